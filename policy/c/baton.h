@@ -55,7 +55,8 @@
 
 // In `baton_agent_commits`: either every CPU gets its transaction, or none does. Each of the CPUs
 // must run its own agent at that time, and takes its transaction when that gives way. So no task
-// of the group runs beside one that ran on the group's CPUs before.
+// of the group runs beside one that ran on the group's CPUs before. A CPU whose token is
+// `BATON_PICK_NONE` runs nothing.
 #define BATON_AGENT_TOGETHER (1 << 0)
 
 // Most CPUs that one request reaches.
@@ -478,7 +479,8 @@ struct baton_transaction {
 	uint32_t state;
 	// `baton_commit`, when it is done.
 	uint32_t outcome;
-	// The task's token; `BATON_PICK_KEEP` if the task that runs goes on.
+	// The task's token; `BATON_PICK_KEEP` if the task that runs goes on;
+	// `BATON_PICK_NONE` if the CPU is to run nothing, and its agent is not to be asked.
 	uint64_t token;
 	// How long it may run, ns; 0 for the default.
 	uint64_t slice;

@@ -6,6 +6,8 @@
  * Here the kernel does so, and says at once which transactions cannot hold. A CPU checks its
  * transaction again when it takes it, as the task may have moved on by then.
  */
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/smp.h>
 #include <linux/uaccess.h>
 
@@ -20,14 +22,15 @@ static u32 cpu_of(const struct baton_agent_commit *commit)
 }
 
 /* Would the CPU run this task, as far as can be said now? */
-static enum baton_commit judge(const struct session *session, const struct baton_agent_commit *it)
+static enum baton_commit judge(const struct session *session, const struct baton_agent_commit *it,
+			       bool together)
 {
 	u32 slot = slot_of(it->token), cpu = cpu_of(it);
 	const struct baton_agent_task *word = &session->tasks[slot];
 
 	if (!READ_ONCE(session->cpus[cpu].online))
 		return BATON_COMMIT_CPU_OFFLINE;
-	if (it->token == BATON_PICK_KEEP)
+	if (it->token == BATON_PICK_KEEP || (together && it->token == BATON_PICK_NONE))
 		return BATON_COMMIT_COMPLETE;
 	if (!is_task(session, slot))
 		return BATON_COMMIT_NOT_FOUND;
@@ -72,11 +75,22 @@ static void look(const struct session *session, const struct baton_agent_commit 
 		baton_kick_cpu(cpu, preempt);
 }
 
+/*
+ * Has the CPU picked its agent, and switched to it? Between the two, the task before it is still
+ * there.
+ */
 static bool runs_its_agent(const struct session *session, u32 cpu)
 {
-	u32 agent = READ_ONCE(session->cpus[cpu].agent);
+	u32 slot = READ_ONCE(session->cpus[cpu].agent);
+	const struct task_struct *agent;
+	bool is_there;
 
-	return agent && READ_ONCE(session->cpus[cpu].running) == agent;
+	rcu_read_lock();
+	agent = smp_load_acquire(&session->served[cpu].agent);
+	/* set by the kernel's context_switch(); the agent is bound to this CPU */
+	is_there = agent && smp_load_acquire(&agent->on_cpu);
+	rcu_read_unlock();
+	return is_there && slot && READ_ONCE(session->cpus[cpu].running) == slot;
 }
 
 /* Each for itself. */
@@ -90,7 +104,7 @@ static u32 commit_each(struct session *session, struct baton_agent_commit *commi
 		it->outcome = BATON_COMMIT_BUSY;
 		if (!claim(session, cpu_of(it)))
 			continue;
-		it->outcome = judge(session, it);
+		it->outcome = judge(session, it, false);
 		if (it->outcome != BATON_COMMIT_COMPLETE) {
 			settle(session, cpu_of(it), BATON_TRANSACTION_STATE_EMPTY);
 			continue;
@@ -121,7 +135,7 @@ static u32 commit_together(struct session *session, struct baton_agent_commit *c
 		if (!claim(session, cpu_of(&commits[claimed])))
 			break;
 	for (i = 0; i < claimed; i++) {
-		commits[i].outcome = judge(session, &commits[i]);
+		commits[i].outcome = judge(session, &commits[i], true);
 		write_order(session, &commits[i]);
 		good += commits[i].outcome == BATON_COMMIT_COMPLETE;
 	}

@@ -16,6 +16,10 @@
 #define AGENT_SLICE (1ULL * NSEC_PER_SEC)
 #define STANDBY_TRIES 8
 
+/* Of a transaction, beside an answer for the core: */
+#define RUN_NOTHING U64_MAX		/* the CPU idles */
+#define DOES_NOT_HOLD (U64_MAX - 1)	/* the agent chose a task that cannot run */
+
 /*
  * Takes the token that an agent names out of its task's word. Returns 0 when it is there no more,
  * or never was; *outcome says which.
@@ -36,7 +40,7 @@ static baton_token judge(struct session *session, baton_token token, enum baton_
 	return token;
 }
 
-/* The answer of a CPU's transaction, if there is one that holds. */
+/* The answer of a CPU's transaction; BATON_PICK_NONE if there is none. */
 static u64 transaction(struct session *session, struct baton_ctx *ctx, u32 cpu, bool may_keep)
 {
 	struct baton_transaction *shared = &session->transactions[cpu];
@@ -52,10 +56,15 @@ static u64 transaction(struct session *session, struct baton_ctx *ctx, u32 cpu, 
 	if (token == BATON_PICK_KEEP) {
 		answer = may_keep ? BATON_PICK_KEEP : BATON_PICK_NONE;
 		outcome = may_keep ? BATON_COMMIT_COMPLETE : BATON_COMMIT_NOTHING_TO_KEEP;
+	} else if (token == BATON_PICK_NONE) {
+		/* The agent has nothing for this CPU, and need not be asked. */
+		session->served[cpu].is_asked = true;
+		answer = RUN_NOTHING;
+		outcome = BATON_COMMIT_COMPLETE;
 	} else {
-		answer = judge(session, token, &outcome);
+		answer = judge(session, token, &outcome) ?: DOES_NOT_HOLD;
 	}
-	if (answer != BATON_PICK_NONE) {
+	if (outcome == BATON_COMMIT_COMPLETE) {
 		ctx->slice = slice ? clamp(slice, MIN_SLICE, MAX_SLICE) : 0;
 	} else {
 		session->cpus[cpu].stale++;
@@ -207,6 +216,26 @@ static u64 ask(struct session *session, struct baton_ctx *ctx, u32 cpu,
 	return otherwise;
 }
 
+/*
+ * The end of a task's slice: the agent decides whether it goes on. An agent that sleeps is woken
+ * for that, and the task goes on until it is there.
+ */
+static u64 ask_at_end(struct session *session, struct baton_ctx *ctx, u32 cpu,
+		      const struct baton_task *prev)
+{
+	struct served *served = &session->served[cpu];
+
+	if (served->slot != BATON_NO_SLOT && READ_ONCE(served->is_blocked)) {
+		WRITE_ONCE(served->is_urgent, true);
+		WRITE_ONCE(served->asks_for_prev, true);
+		WRITE_ONCE(served->attention, 1);
+		baton_interrupt(&served->wake);
+		return BATON_PICK_KEEP;
+	}
+	ask_about(session, ctx, prev);
+	return ask(session, ctx, cpu, prev, BATON_PICK_KEEP);
+}
+
 /* A message about a task of which only the status word is at hand. */
 static struct baton_message recall(const struct session *session, const struct baton_ctx *ctx,
 				   u32 slot, u32 cpu, enum baton_method method)
@@ -269,6 +298,7 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 	struct baton_agent_cpu *word = &session->cpus[cpu];
 	bool is_own = prev && prev->slot == served->slot;
 	baton_token token = agent_to_run(session, served);
+	bool idles;
 	u64 answer;
 
 	if (token && prev && !is_own && READ_ONCE(served->asks_for_prev)) {
@@ -297,16 +327,14 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 			     (prev && !is_own) || served->held != BATON_NO_SLOT);
 	if (served->held != BATON_NO_SLOT)
 		answer = release(session, ctx, cpu, answer);
-	if (answer == BATON_PICK_NONE)
+	if (answer == BATON_PICK_NONE || answer == DOES_NOT_HOLD)
 		answer = standby(session);
-	if (answer != BATON_PICK_NONE)
+	if (answer != BATON_PICK_NONE && answer != RUN_NOTHING)
 		return run(session, cpu, answer);
-	if (prev && !is_own) {
+	if (prev && !is_own && answer != RUN_NOTHING) {
 		if (!READ_ONCE(session->head->queued))
 			return BATON_PICK_KEEP;
-		/* The end of a slice: the task goes on until the agent has decided. */
-		ask_about(session, ctx, prev);
-		return ask(session, ctx, cpu, prev, BATON_PICK_KEEP);
+		return ask_at_end(session, ctx, cpu, prev);
 	}
 	WRITE_ONCE(word->wants, 1);
 	WRITE_ONCE(word->running, 0);
@@ -318,8 +346,11 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 	token = agent_to_run(session, served);
 	if (token)
 		return run_agent(session, ctx, cpu, token);
+	idles = answer == RUN_NOTHING;
 	answer = transaction(session, ctx, cpu, false);
-	if (answer == BATON_PICK_NONE)
+	if (answer == RUN_NOTHING || (answer == BATON_PICK_NONE && idles))
+		return BATON_PICK_NONE;
+	if (answer == BATON_PICK_NONE || answer == DOES_NOT_HOLD)
 		answer = standby(session);
 	if (answer != BATON_PICK_NONE)
 		return run(session, cpu, answer);

@@ -30,12 +30,10 @@ static bool is_late(struct session *session, u32 cpu)
 {
 	struct served *served = &session->served[cpu];
 	u32 read = READ_ONCE(session->transactions[cpu].read);
-	bool has_work;
+	bool has_work = read != READ_ONCE(served->posted);
 
 	if (READ_ONCE(session->is_per_cpu))
-		has_work = READ_ONCE(served->agent) && READ_ONCE(served->attention);
-	else
-		has_work = read != READ_ONCE(served->posted);
+		has_work = has_work && READ_ONCE(served->agent) && READ_ONCE(served->attention);
 
 	if (read != served->read || !has_work) {
 		served->read = read;

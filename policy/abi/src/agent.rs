@@ -166,7 +166,8 @@ pub struct BatonTransaction {
     pub state: u32,
     /// [`BatonCommit`], when it is done.
     pub outcome: u32,
-    /// The task's token; [`crate::BATON_PICK_KEEP`] if the task that runs goes on.
+    /// The task's token; [`crate::BATON_PICK_KEEP`] if the task that runs goes on;
+    /// [`crate::BATON_PICK_NONE`] if the CPU is to run nothing, and its agent is not to be asked.
     pub token: u64,
     /// How long it may run, ns; 0 for the default.
     pub slice: u64,
@@ -197,7 +198,8 @@ pub const BATON_AGENT_MAX_ENTRIES: u32 = 65536;
 pub const BATON_AGENT_KICK_AGENT: u16 = 0x4000;
 /// In [`BatonAgentCommits`]: either every CPU gets its transaction, or none does. Each of the CPUs
 /// must run its own agent at that time, and takes its transaction when that gives way. So no task
-/// of the group runs beside one that ran on the group's CPUs before.
+/// of the group runs beside one that ran on the group's CPUs before. A CPU whose token is
+/// [`crate::BATON_PICK_NONE`] runs nothing.
 pub const BATON_AGENT_TOGETHER: u32 = 1 << 0;
 /// Most CPUs that one request reaches.
 pub const BATON_AGENT_CPUS_AT_ONCE: usize = 64;
