@@ -105,7 +105,8 @@ pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
     let policies = policies.collect::<Result<Vec<_>>>()?;
     let agents = subjects.iter().filter_map(Subject::policy_of_agent);
     let agents = agents.collect::<Result<Vec<_>>>()?;
-    let mut files = files_for(None, &policies, &agents)?;
+    let agents = (!agents.is_empty()).then_some(&agents[..]);
+    let mut files = files_for(None, &policies, agents)?;
     if subjects.iter().any(|s| matches!(s, Subject::Scx { .. })) {
         files.extend(EXAMPLES.for_guest(&["scx_simple", "scx_central", "scx_userland"])?);
     }

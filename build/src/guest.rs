@@ -14,19 +14,19 @@ use crate::{build_for, Policy, Target};
 pub const BATON: &str = "/usr/bin/baton";
 
 /// The files that a guest with this kernel, or with that of the root, needs for these policies, and
-/// for `baton agent run` with the policies `agents`. They are built first if they are missing or
-/// stale. This program is always among them.
+/// for `baton agent run` with the policies `agents`. `None`: the guest has no agents. They are built
+/// first if they are missing or stale. This program is always among them.
 pub fn files_for(
     kernel: Option<&Kernel>,
     policies: &[Policy],
-    agents: &[Policy],
+    agents: Option<&[Policy]>,
 ) -> Result<Vec<FileIn>> {
     let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
     let mut files = vec![FileIn {
         host: own,
         guest: BATON.into(),
     }];
-    if policies.is_empty() && agents.is_empty() {
+    if policies.is_empty() && agents.is_none() {
         return Ok(files);
     }
     let kernel = kernel
@@ -47,11 +47,11 @@ pub fn files_for(
     for policy in policies {
         take(&Target::Policy(policy).ensure()?, &module_of(&policy.name));
     }
-    if !agents.is_empty() {
+    if let Some(agents) = agents {
         take(&Target::Agent.ensure()?, AGENT);
-    }
-    for policy in agents {
-        take(&Target::Native(policy).ensure()?, &library_of(&policy.name));
+        for policy in agents {
+            take(&Target::Native(policy).ensure()?, &library_of(&policy.name));
+        }
     }
     Ok(files)
 }

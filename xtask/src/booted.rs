@@ -139,14 +139,20 @@ pub fn hogs(root: &Path, seconds: &str) -> Result {
 }
 
 /// `cargo xtask agents SECONDS TIMES`: runs a hostile agent under load for that long, by this
-/// machine's clock, and then so many agents that end under load. For how long tasks wait meanwhile
-/// is told by a clock that counts instructions.
+/// machine's clock, and then, by a clock that counts instructions, so many agents that end under
+/// load, and for as many seconds groups of tasks that never share a core.
 pub fn agents(root: &Path, seconds: &str, times: &str) -> Result {
     for_seconds(root, "--hostile-agent", seconds)?;
-    let machine = [ICOUNT, "--cpus", "2", "--timeout", "7200"];
     let built = Built::new(root)?;
-    let command = built.guest(&machine, &built.policies, &[PROGRAM, "--kills", times]);
-    tested("--kills", command).map(drop)
+    for (cpus, what, number) in [
+        (["--cpus", "2"], "--kills", times),
+        (["--topology", "1x4x2"], "--apart", seconds),
+    ] {
+        let machine = [&[ICOUNT, "--timeout", "7200"], &cpus[..]].concat();
+        let command = built.guest(&machine, &built.policies, &[PROGRAM, what, number]);
+        tested(what, command)?;
+    }
+    Ok(())
 }
 
 fn for_seconds(root: &Path, what: &str, seconds: &str) -> Result {

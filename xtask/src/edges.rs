@@ -39,6 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("baton-agent", &["baton-abi", "baton-native", "baton-trace"]),
+    ("baton-agents", &["baton-abi", "baton-agent"]),
     ("baton-hints", &["baton-abi", "baton-message", POLICY]),
     ("baton-runtime", &["baton-hints", POLICY]),
     ("baton-conformance", &[]),

@@ -14,7 +14,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::enclave::{self, EnclaveOptions};
-use baton_agent::{device_of, Agent, AttachError, Ended, Failure, Mode, RunError, Runner};
+use baton_abi::BatonPolicyState;
+use baton_agent::{device_of, Agent, AttachError, Ended, Mode, RunError, Runner, Session};
+use baton_agents::Native;
 use baton_control::cpulist::CpuList;
 use baton_control::device::Device;
 use baton_control::error::{Error, Result};
@@ -25,7 +27,8 @@ use baton_native::Policy;
 
 #[derive(Subcommand, Debug)]
 pub enum AgentCommand {
-    /// Schedule the tasks of an enclave by a policy that runs in this process.
+    /// Schedule the tasks of an enclave by a policy that runs in this process, or by one of the
+    /// schedulers that are written for agents: sol and secure_vm.
     ///
     /// With a command, that command runs in the enclave, and the agent ends with it. Otherwise give
     /// the enclave tasks by `baton attach`, and end the agent by Ctrl-C. An enclave that this
@@ -35,7 +38,7 @@ pub enum AgentCommand {
 
 #[derive(Args, Debug)]
 pub struct AgentRun {
-    /// The policy: a name, the path of its source, or the path of its library.
+    /// The policy: a name, the path of its source, or the path of its library; or sol, secure_vm.
     pub policy: String,
     /// The enclave. It is made if there is none of that name. [default: the policy's name]
     #[arg(long, value_name = "NAME", value_parser = names::policy)]
@@ -66,6 +69,85 @@ pub fn command(search: &Search, command: &AgentCommand) -> Result<ExitCode> {
     }
 }
 
+/// What schedules.
+#[derive(Clone, Copy)]
+enum Scheduler {
+    Policy(Policy),
+    Native(&'static Native),
+}
+
+impl Scheduler {
+    fn find(search: &Search, args: &AgentRun) -> Result<Self> {
+        let Some(native) = baton_agents::find(&args.policy) else {
+            return library(search, &args.policy).map(Self::Policy);
+        };
+        let name = native.name;
+        if !args.options.is_empty() {
+            return Err(Error::user(
+                format!("{name} has no options"),
+                "omit --options",
+            ));
+        }
+        if args.record.is_some() {
+            return Err(Error::user(
+                format!("{name} is a scheduler for agents, and only policies can be recorded"),
+                "omit --record",
+            ));
+        }
+        if args.per_cpu != native.is_per_cpu && (args.per_cpu || args.global) {
+            let (has, option) = match native.is_per_cpu {
+                true => ("has an agent on each CPU", "--global"),
+                false => ("decides for all CPUs", "--per-cpu"),
+            };
+            return Err(Error::user(
+                format!("{name} {has}"),
+                format!("omit {option}"),
+            ));
+        }
+        Ok(Self::Native(native))
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Policy(policy) => policy.name(),
+            Self::Native(native) => native.name.into(),
+        }
+    }
+
+    /// Has each CPU an agent of its own?
+    fn is_per_cpu(self, args: &AgentRun) -> bool {
+        match self {
+            Self::Policy(_) => args.per_cpu,
+            Self::Native(native) => native.is_per_cpu,
+        }
+    }
+
+    /// Attaches to the enclave.
+    fn attach(self, enclave: &str, options: &str) -> Result<Agent> {
+        let events = match self {
+            Self::Policy(policy) => policy.events(),
+            Self::Native(native) => native.events,
+        };
+        Agent::attach(enclave, events, options).map_err(not_attached)
+    }
+
+    /// Begins a session.
+    fn begin(
+        self,
+        agent: Agent,
+        mode: Mode,
+        args: &AgentRun,
+        record: Option<&Path>,
+    ) -> Result<Arc<dyn Session>> {
+        let session: std::result::Result<Arc<dyn Session>, RunError> = match self {
+            Self::Policy(policy) => Runner::new(policy, &args.options, agent, mode, record)
+                .map(|runner| Arc::new(runner) as _),
+            Self::Native(native) => native.begin(agent, mode).map(Arc::from),
+        };
+        session.map_err(not_run)
+    }
+}
+
 /// The policy's library: a file, one that is installed, or one that is built from source.
 fn library(search: &Search, text: &str) -> Result<Policy> {
     let open = |path: &Path| {
@@ -84,8 +166,8 @@ fn library(search: &Search, text: &str) -> Result<Policy> {
 }
 
 fn run(search: &Search, args: &AgentRun) -> Result<ExitCode> {
-    let policy = library(search, &args.policy)?;
-    let name = args.enclave.clone().unwrap_or_else(|| policy.name());
+    let scheduler = Scheduler::find(search, args)?;
+    let name = args.enclave.clone().unwrap_or_else(|| scheduler.name());
     let online = online_cpus()?;
     let cpus = args.how.cpus.iter().flat_map(CpuList::iter);
     let given: Vec<usize> = cpus.map(|cpu| cpu as usize).collect();
@@ -95,13 +177,17 @@ fn run(search: &Search, args: &AgentRun) -> Result<ExitCode> {
             "name other --cpus",
         ));
     }
-    let cpus = Cpus { online, given };
+    let cpus = Cpus {
+        online,
+        given,
+        is_per_cpu: scheduler.is_per_cpu(args),
+    };
     if !kernel::is_root() {
         allowed(&name, args)?;
-        return attached(&name, policy, args, &cpus);
+        return attached(&name, scheduler, args, &cpus);
     }
     let is_made = prepare(search, &name, args, &cpus)?;
-    let result = attached(&name, policy, args, &cpus);
+    let result = attached(&name, scheduler, args, &cpus);
     if is_made {
         let _lock = Lock::take()?;
         // Another command may have unloaded everything meanwhile.
@@ -148,6 +234,8 @@ struct Cpus {
     online: Vec<usize>,
     /// Those of --cpus; empty if it was not given.
     given: Vec<usize>,
+    /// Has each CPU an agent of its own?
+    is_per_cpu: bool,
 }
 
 impl Cpus {
@@ -158,9 +246,9 @@ impl Cpus {
 
     /// Which threads decide. Unless --cpus says otherwise, a global agent polls on a CPU that is
     /// not the enclave's, if there is one.
-    fn mode(&self, args: &AgentRun, agent: &Agent) -> Result<Mode> {
+    fn mode(&self, agent: &Agent) -> Result<Mode> {
         let of_enclave = |cpu: &usize| agent.is_online(*cpu);
-        if args.per_cpu {
+        if self.is_per_cpu {
             return Ok(Mode::PerCpu);
         }
         let other = self.online.iter().copied().find(|cpu| !of_enclave(cpu));
@@ -184,7 +272,7 @@ fn prepare(search: &Search, name: &str, args: &AgentRun, cpus: &Cpus) -> Result<
         return Ok(false);
     }
     let mut how = args.how.clone();
-    if let Some(own) = cpus.polled().filter(|_| !args.per_cpu) {
+    if let Some(own) = cpus.polled().filter(|_| !cpus.is_per_cpu) {
         // The agent has its CPU for itself.
         let all = || cpus.online.iter().map(|cpu| *cpu as u32).collect();
         let mut cpus: CpuList = how.cpus.unwrap_or_else(all);
@@ -195,22 +283,27 @@ fn prepare(search: &Search, name: &str, args: &AgentRun, cpus: &Cpus) -> Result<
     Ok(true)
 }
 
-/// A policy that runs as the agent of an enclave, from session to session.
+/// A scheduler that runs as the agent of an enclave, from session to session.
 struct Sessions<'a> {
     enclave: &'a str,
-    policy: Policy,
+    scheduler: Scheduler,
     args: &'a AgentRun,
     cpus: &'a Cpus,
     /// None between two sessions.
-    current: Mutex<Option<Arc<Runner>>>,
+    current: Mutex<Option<Arc<dyn Session>>>,
     stopping: AtomicBool,
 }
 
 impl<'a> Sessions<'a> {
-    fn begin(enclave: &'a str, policy: Policy, args: &'a AgentRun, cpus: &'a Cpus) -> Result<Self> {
+    fn begin(
+        enclave: &'a str,
+        scheduler: Scheduler,
+        args: &'a AgentRun,
+        cpus: &'a Cpus,
+    ) -> Result<Self> {
         let sessions = Self {
             enclave,
-            policy,
+            scheduler,
             args,
             cpus,
             current: Mutex::new(None),
@@ -223,9 +316,9 @@ impl<'a> Sessions<'a> {
     /// Begins a session, after the one before it has been closed: closing waits until all read-side
     /// sections of RCU have ended, and tasks of the enclave that are preempted in one run only when
     /// the new session's agents do.
-    fn next(&self, record: Option<&Path>) -> Result<Arc<Runner>> {
+    fn next(&self, record: Option<&Path>) -> Result<Arc<dyn Session>> {
         self.set(None);
-        let next = Arc::new(self.begin_session(record)?);
+        let next = self.begin_session(record)?;
         self.set(Some(Arc::clone(&next)));
         if self.stopping.load(SeqCst) {
             next.stop();
@@ -233,27 +326,26 @@ impl<'a> Sessions<'a> {
         Ok(next)
     }
 
-    /// Attaches to the enclave, and makes the policy.
-    fn begin_session(&self, record: Option<&Path>) -> Result<Runner> {
-        let (policy, options) = (self.policy, &self.args.options);
-        let agent = Agent::attach(self.enclave, policy.events(), options).map_err(not_attached)?;
-        let mode = self.cpus.mode(self.args, &agent)?;
-        Runner::new(policy, options, agent, mode, record).map_err(not_run)
+    /// Attaches to the enclave, and makes the scheduler.
+    fn begin_session(&self, record: Option<&Path>) -> Result<Arc<dyn Session>> {
+        let agent = self.scheduler.attach(self.enclave, &self.args.options)?;
+        let mode = self.cpus.mode(&agent)?;
+        self.scheduler.begin(agent, mode, self.args, record)
     }
 
-    fn set(&self, runner: Option<Arc<Runner>>) {
-        *self.current.lock().expect("no thread panics here") = runner;
+    fn set(&self, session: Option<Arc<dyn Session>>) {
+        *self.current.lock().expect("no thread panics here") = session;
     }
 
-    fn current(&self) -> Option<Arc<Runner>> {
+    fn current(&self) -> Option<Arc<dyn Session>> {
         self.current.lock().expect("no thread panics here").clone()
     }
 
     /// Answers until the end. After lost messages, a new session begins.
     fn run(&self) -> Result<Ended> {
-        let mut runner = self.current().ok_or(Error::baton("there is no session"))?;
+        let mut session = self.current().ok_or(Error::baton("there is no session"))?;
         loop {
-            let ended = runner.run().map_err(not_run)?;
+            let ended = session.run().map_err(not_run)?;
             match ended {
                 Ended::Lost(count) if !self.stopping.load(SeqCst) => {
                     eprintln!(
@@ -261,11 +353,11 @@ impl<'a> Sessions<'a> {
                          anew. More room: --entries",
                         self.enclave
                     );
-                    drop(runner);
+                    drop(session);
                     if self.args.record.is_some() {
                         eprintln!("baton: the recording ends here");
                     }
-                    runner = self.next(None)?;
+                    session = self.next(None)?;
                 }
                 ended => return Ok(ended),
             }
@@ -274,14 +366,14 @@ impl<'a> Sessions<'a> {
 
     fn stop(&self) {
         self.stopping.store(true, SeqCst);
-        if let Some(runner) = self.current() {
-            runner.stop();
+        if let Some(session) = self.current() {
+            session.stop();
         }
     }
 }
 
-fn attached(name: &str, policy: Policy, args: &AgentRun, cpus: &Cpus) -> Result<ExitCode> {
-    let sessions = Sessions::begin(name, policy, args, cpus)?;
+fn attached(name: &str, scheduler: Scheduler, args: &AgentRun, cpus: &Cpus) -> Result<ExitCode> {
+    let sessions = Sessions::begin(name, scheduler, args, cpus)?;
     let (code, ended) = thread::scope(|scope| {
         let answering = scope.spawn(|| sessions.run());
         let code = match args.command.is_empty() {
@@ -292,20 +384,26 @@ fn attached(name: &str, policy: Policy, args: &AgentRun, cpus: &Cpus) -> Result<
         (code, answering.join())
     });
     let ended = ended.map_err(|_| Error::baton("the agent's thread panicked"))?;
-    match ended? {
-        Ended::Fault(failure) => {
-            // With a command, `baton run` has said so.
-            if args.command.is_empty() {
-                report(name, &failure)?;
-            }
-            Err(Error::policy(
-                name,
-                format!("{name} was stopped by a fault"),
-                "see the report above",
-            ))
+    let is_fault = match ended? {
+        // With a command, `baton run` has said so.
+        Ended::Fault(_) if !args.command.is_empty() => true,
+        Ended::Fault(failure) if !kernel::is_root() => {
+            let (file, line, message) = (&failure.file, failure.line, &failure.message);
+            eprintln!("baton: {file}:{line}: {message}");
+            true
         }
-        Ended::Stopped | Ended::Lost(_) => code,
+        // The kernel also stops an agent that does not answer.
+        Ended::Fault(_) | Ended::Stopped => args.command.is_empty() && report(name)?,
+        Ended::Lost(_) => false,
+    };
+    if is_fault {
+        return Err(Error::policy(
+            name,
+            format!("{name} was stopped by a fault"),
+            "see the report above",
+        ));
     }
+    code
 }
 
 fn not_run(error: RunError) -> Error {
@@ -351,19 +449,20 @@ fn run_in(name: &str, command: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().unwrap_or(1) as u8))
 }
 
-/// Prints the report of the enclave's fault, or to a user who may not read it, what is known here.
-fn report(name: &str, failure: &Failure) -> Result<()> {
+/// Prints the report of the fault that stopped the enclave's policy. False if none did, or if this
+/// user may not read it.
+fn report(name: &str) -> Result<bool> {
     if !kernel::is_root() {
-        let (file, line, message) = (&failure.file, failure.line, &failure.message);
-        eprintln!("baton: {file}:{line}: {message}");
-        return Ok(());
+        return Ok(false);
     }
     let device = Device::open()?;
-    if let Some(info) = device.policy(name)? {
-        if let Some(fault) = device.fault(info.index)? {
-            let fault = baton_control::status::Fault::new(&fault, Some(&info));
-            eprint!("{}", baton_control::report::fault(&fault));
-        }
+    let info = device.policy(name)?;
+    let Some(info) = info.filter(|info| info.state == BatonPolicyState::Faulted as u32) else {
+        return Ok(false);
+    };
+    if let Some(fault) = device.fault(info.index)? {
+        let fault = baton_control::status::Fault::new(&fault, Some(&info));
+        eprint!("{}", baton_control::report::fault(&fault));
     }
-    Ok(())
+    Ok(true)
 }

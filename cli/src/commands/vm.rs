@@ -28,9 +28,13 @@ pub fn run(args: &VmRun) -> Result<ExitCode> {
         .map(Kernel::find)
         .transpose()
         .map_err(vm_error)?;
-    let agents = args.agents.iter().map(|text| Policy::find(text));
+    // Those that are written for agents are part of this program.
+    let agents = args.agents.iter();
+    let agents = agents.filter(|text| baton_agents::find(text).is_none());
+    let agents = agents.map(|text| Policy::find(text));
     let agents = agents.collect::<Result<Vec<_>>>()?;
-    let mut files_in = files_for(kernel.as_ref(), &policies, &agents)?;
+    let agents = (!args.agents.is_empty()).then_some(&agents[..]);
+    let mut files_in = files_for(kernel.as_ref(), &policies, agents)?;
     files_in.extend(args.files_in.iter().map(|f| FileIn {
         host: f.host.clone(),
         guest: f.guest.clone(),

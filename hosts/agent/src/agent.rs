@@ -333,15 +333,22 @@ impl Agent {
         Some(self.shared.read::<BatonTransaction>(0, cpu).token)
     }
 
-    /// Offers a token to whichever CPU finds nothing else. False if the standby ring is full.
-    pub fn offer(&self, token: BatonToken) -> bool {
+    /// Is there room in the standby ring?
+    pub fn can_offer(&self) -> bool {
         let taken = offset_of!(BatonAgentHead, standby_taken) as u64;
         let taken = self.status.word(taken).load(Acquire);
         let offered = self.shared.word(self.layout.standby);
-        let at = offered.load(Relaxed);
-        if at.wrapping_sub(taken) >= BATON_AGENT_STANDBY {
+        offered.load(Relaxed).wrapping_sub(taken) < BATON_AGENT_STANDBY
+    }
+
+    /// Offers a token to whichever CPU finds nothing else. False if the standby ring is full. One
+    /// thread at a time offers.
+    pub fn offer(&self, token: BatonToken) -> bool {
+        if !self.can_offer() {
             return false;
         }
+        let offered = self.shared.word(self.layout.standby);
+        let at = offered.load(Relaxed);
         let tokens = self.layout.standby + size_of::<BatonStandby>() as u64;
         self.shared
             .write(tokens, (at % BATON_AGENT_STANDBY) as usize, token);

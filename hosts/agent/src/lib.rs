@@ -4,7 +4,8 @@
 //!
 //! An [`Agent`] is the connection of a process to an enclave: messages come up, transactions go
 //! down. A [`Runner`] answers them by a policy, the same source that runs in the kernel and in the
-//! simulator. A [`Scheduler`] is written for agents.
+//! simulator. A [`Scheduler`] is written for agents, with one thread that decides for all CPUs, and
+//! a [`PerCpu`] with a thread on each CPU.
 //!
 //! The model is that of ghOSt (SOSP '21). Each call of a policy becomes a message, with the
 //! arguments of that call. A task's token comes with the message that hands it over. A transaction
@@ -17,12 +18,17 @@ mod agent;
 mod answer;
 mod gates;
 mod host;
+mod inbox;
 mod map;
 mod record;
 mod runner;
 mod scheduler;
 mod serve;
+mod session;
 
 pub use agent::{device_of, Agent, AttachError, Failure, Message};
-pub use runner::{Ended, Mode, RunError, Runner};
+pub use inbox::Inbox;
+pub use runner::{Kicks, Mode, Runner};
 pub use scheduler::{schedule, Choice, Scheduler};
+pub use serve::{serve, PerCpu, Turn};
+pub use session::{Ended, RunError, Session};

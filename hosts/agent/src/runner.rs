@@ -16,16 +16,18 @@ use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::OnceLock;
-use std::{fmt, io};
+use std::time::Duration;
 
 use baton_abi::*;
 use baton_native::{Instance, Policy};
+use rustix::io::Errno;
 
 use crate::agent::{Agent, Failure, Message};
 use crate::gates::Gates;
 use crate::host::{self, Services};
 use crate::record::{self, Tape};
-use crate::serve::bind;
+use crate::serve::{bind, serve, PerCpu, Turn};
+use crate::session::{Ended, RunError, Session};
 
 /// Which threads decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,41 +39,6 @@ pub enum Mode {
     /// for it. Agents begin and end as the enclave gets and loses CPUs.
     PerCpu,
 }
-
-/// How a runner ended.
-#[derive(Debug)]
-pub enum Ended {
-    /// The enclave no longer asks this agent, or [`Runner::stop`] was called.
-    Stopped,
-    /// The policy failed, which was reported to the enclave.
-    Fault(Failure),
-    /// This many messages found no room, so the policy no longer knows its tasks. The session has
-    /// ended in good order; a new one begins with all tasks of the enclave.
-    Lost(u64),
-}
-
-/// Why a policy could not be run.
-#[derive(Debug)]
-pub enum RunError {
-    /// The policy could not be made: its own message.
-    Policy(String),
-    /// A thread could not be started, or bound to its CPU.
-    Thread(io::Error),
-    /// The recording could not be written.
-    Recording(io::Error),
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(why) => write!(f, "the policy cannot be created: {why}"),
-            Self::Thread(why) => write!(f, "an agent's thread cannot be bound to its CPU: {why}"),
-            Self::Recording(why) => write!(f, "the recording cannot be written: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// A policy, and the enclave whose tasks it schedules.
 pub struct Runner {
@@ -99,7 +66,7 @@ pub struct Runner {
 unsafe impl Sync for Runner {}
 
 /// CPUs to kick after some calls.
-pub(crate) struct Kicks {
+pub struct Kicks {
     cpus: Vec<u16>,
     /// The CPU whose agent this thread is. It looks for a task there when it has read all messages,
     /// and gives the CPU up in any case.
@@ -107,7 +74,7 @@ pub(crate) struct Kicks {
 }
 
 impl Kicks {
-    pub fn new(served: Option<usize>) -> Self {
+    pub(crate) fn new(served: Option<usize>) -> Self {
         Self {
             cpus: Vec::new(),
             served,
@@ -169,47 +136,12 @@ impl Runner {
         &self.services.agent
     }
 
-    /// Ends the session, and so makes the runner return soon. Any thread.
-    pub fn stop(&self) {
-        self.stopping.store(true, Relaxed);
-        // Fails only if it has ended already.
-        let _ = self.agent().end();
-    }
-
-    /// Answers messages until the enclave or [`Runner::stop`] ends that.
-    pub fn run(&self) -> Result<Ended, RunError> {
-        match &self.mode {
-            Mode::Global(cpu) => {
-                bind(*cpu).map_err(|errno| RunError::Thread(errno.into()))?;
-                self.poll(*cpu);
-            }
-            Mode::PerCpu => self.serve()?,
-        }
-        let is_stopping = self.stopping.load(Relaxed);
-        self.stop();
-        if let Some(tape) = &self.services.tape {
-            tape.finish().map_err(RunError::Recording)?;
-        }
-        Ok(match (self.failure.get(), self.agent().lost()) {
-            (Some(failure), _) => Ended::Fault(failure.clone()),
-            (None, lost) if lost != 0 && !is_stopping => Ended::Lost(lost),
-            _ => Ended::Stopped,
-        })
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.stopping.load(Relaxed)
-            || self.failure.get().is_some()
-            || self.agent().has_ended()
-            || self.agent().lost() != 0
-    }
-
     /// The loop of a global agent.
     fn poll(&self, own: usize) {
         self.policy.install(Some(self.services.table()));
         record::use_lane(own);
         let mut kicks = Kicks::new(None);
-        while !self.is_over() {
+        while !self.is_over() && !self.agent().has_ended() && self.agent().lost() == 0 {
             self.round(own, &mut kicks);
             self.flush(&mut kicks);
             spin_loop();
@@ -296,6 +228,14 @@ impl Runner {
         self.mode == Mode::PerCpu && self.agent().is_online(cpu)
     }
 
+    /// The time until a CPU's timer expires.
+    fn time_left(&self, cpu: usize) -> Option<Duration> {
+        match self.services.timers[cpu].load(Relaxed) {
+            0 => None,
+            at => Some(Duration::from_nanos(at.saturating_sub(host::now()).max(1))),
+        }
+    }
+
     fn call_timers(&self, kicks: &mut Kicks) {
         for cpu in 0..self.services.timers.len() {
             let at = self.services.timers[cpu].load(Relaxed);
@@ -371,6 +311,85 @@ impl Runner {
             let _ = self.agent().fail(&failure);
         }
         None
+    }
+}
+
+impl Session for Runner {
+    fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        // Fails only if it has ended already.
+        let _ = self.agent().end();
+    }
+
+    fn run(&self) -> Result<Ended, RunError> {
+        let thread = |errno: Errno| RunError::Thread(errno.into());
+        match &self.mode {
+            Mode::Global(cpu) => {
+                bind(*cpu).map_err(thread)?;
+                self.poll(*cpu);
+            }
+            Mode::PerCpu => serve(self).map_err(thread)?,
+        }
+        let is_stopping = self.stopping.load(Relaxed);
+        self.stop();
+        if let Some(tape) = &self.services.tape {
+            tape.finish().map_err(RunError::Recording)?;
+        }
+        Ok(match (self.failure.get(), self.agent().lost()) {
+            (Some(failure), _) => Ended::Fault(failure.clone()),
+            (None, lost) if lost != 0 && !is_stopping => Ended::Lost(lost),
+            _ => Ended::Stopped,
+        })
+    }
+}
+
+impl PerCpu for Runner {
+    type Local = Kicks;
+
+    fn agent(&self) -> &Agent {
+        &self.services.agent
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopping.load(Relaxed) || self.failure.get().is_some()
+    }
+
+    fn begin(&self, cpu: usize) -> Kicks {
+        self.policy.install(Some(self.services.table()));
+        record::use_lane(cpu);
+        Kicks::new(Some(cpu))
+    }
+
+    fn turn(&self, cpu: usize, kicks: &mut Kicks) -> Turn {
+        while self.round(cpu, kicks) {}
+        if self.agent().is_online(cpu) {
+            self.choose(cpu, kicks);
+        }
+        self.flush(kicks);
+        let has_new_cpu = self.has_new_cpu.load(Relaxed);
+        if has_new_cpu {
+            self.has_new_cpu.store(false, Relaxed);
+        }
+        Turn {
+            wait: self.time_left(cpu),
+            has_new_cpu,
+        }
+    }
+
+    fn lost(&self, cpu: usize, token: Option<BatonToken>) {
+        if let Some(token) = token {
+            let mut kicks = Kicks::new(None);
+            self.give_back(cpu, token, &mut kicks);
+            self.flush(&mut kicks);
+        }
+    }
+
+    fn end(&self) {
+        // A failure of the policy is being reported by the agent that made the call.
+        if self.failure.get().is_none() {
+            // An error means that the session has ended.
+            let _ = self.agent().end();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! Schedulers that are written for agents: they hear of tasks by callbacks, and choose tasks for
 //! CPUs. [`crate::Runner`] is for policies, which run in every host.
 
+use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use baton_abi::{
@@ -11,6 +12,7 @@ use baton_abi::{
 use rustix::io::Errno;
 
 use crate::agent::{Agent, Message};
+use crate::inbox::Inbox;
 use crate::serve::bind;
 
 /// What a CPU is to run.
@@ -39,6 +41,12 @@ pub trait Scheduler {
 
     /// Messages were lost. Forgets all tasks; [`Scheduler::ready`] follows for those that wait.
     fn reset(&mut self, agent: &Agent);
+
+    /// A task for the standby ring, from which a CPU that has no transaction takes one without
+    /// asking. It must be allowed on all CPUs. Asked once the CPUs that idle have been served.
+    fn offer(&mut self, _agent: &Agent) -> Option<BatonToken> {
+        None
+    }
 }
 
 /// The state of [`schedule`].
@@ -48,8 +56,7 @@ struct Poller<'a, S> {
     scheduler: &'a mut S,
     /// Messages lost at the last look.
     lost: u64,
-    /// By slot: the number of the last message.
-    seen: Vec<u32>,
+    inbox: Inbox,
     /// By slot: a token that was found in the status word, and whose message has yet to come.
     found: Vec<BatonToken>,
     commits: Vec<BatonAgentCommit>,
@@ -64,18 +71,18 @@ pub fn schedule<S: Scheduler>(
     stop: &AtomicBool,
 ) -> Result<(), Errno> {
     bind(own)?;
-    let slots = agent.nr_slots() as usize;
     let mut poller = Poller {
         agent,
         own,
         scheduler,
         lost: 0,
-        seen: vec![0; slots],
-        found: vec![0; slots],
+        inbox: Inbox::new(agent),
+        found: vec![0; agent.nr_slots() as usize],
         commits: Vec::new(),
     };
     while !agent.has_ended() && !stop.load(Relaxed) {
         poller.turn();
+        spin_loop();
     }
     Ok(())
 }
@@ -85,36 +92,46 @@ impl<S: Scheduler> Poller<'_, S> {
         if self.agent.lost() != self.lost {
             self.resync();
         }
+        self.read();
         for cpu in 0..self.agent.nr_cpus() {
-            self.read(cpu);
-        }
-        for cpu in 0..self.agent.nr_cpus() {
-            let is_idle = self.agent.wants(cpu) && !self.agent.is_pending(cpu);
-            if cpu != self.own && self.agent.is_online(cpu) && is_idle {
+            if self.is_idle(cpu) {
                 self.serve(cpu, false);
             }
         }
         self.flush();
+        self.fill();
     }
 
-    /// Answers the messages of a CPU's ring, up to one that another ring's must come before.
-    fn read(&mut self, cpu: usize) {
-        while let Some(message) = self.agent.peek(cpu) {
-            if message.sequence == 0 {
-                self.handle(&message, 0);
-            } else {
-                let slot = message.slot as usize;
-                let ahead = message.sequence.wrapping_sub(self.seen[slot]) as i32;
-                if ahead > 1 {
-                    return;
-                }
-                if ahead == 1 {
-                    self.seen[slot] = message.sequence;
-                    let found = std::mem::take(&mut self.found[slot]);
-                    self.handle(&message, found);
-                }
+    /// Does the CPU wait for a task?
+    fn is_idle(&self, cpu: usize) -> bool {
+        let agent = self.agent;
+        let is_idle = agent.wants(cpu) && !agent.is_pending(cpu);
+        is_idle && cpu != self.own && agent.is_online(cpu)
+    }
+
+    /// Answers all messages.
+    fn read(&mut self) {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        inbox.read(self.agent, |message| {
+            let found = self.found.get_mut(message.slot as usize);
+            let found = found.map_or(0, std::mem::take);
+            self.handle(message, found);
+        });
+        self.inbox = inbox;
+    }
+
+    /// Fills the standby ring. A CPU that found it empty has said so before.
+    fn fill(&mut self) {
+        while self.agent.can_offer() {
+            let Some(token) = self.scheduler.offer(self.agent) else {
+                return;
+            };
+            self.agent.offer(token);
+            let idle = (0..self.agent.nr_cpus()).find(|cpu| self.is_idle(*cpu));
+            if let Some(cpu) = idle {
+                // Fails if the CPU goes offline: another one takes the task.
+                let _ = self.agent.kick(&[cpu as u16]);
             }
-            self.agent.advance(cpu);
         }
     }
 
@@ -202,13 +219,9 @@ impl<S: Scheduler> Poller<'_, S> {
     /// Messages were lost: what they said is in the status words.
     fn resync(&mut self) {
         self.lost = self.agent.lost();
-        for cpu in 0..self.agent.nr_cpus() {
-            self.agent.skip(cpu);
-        }
         self.scheduler.reset(self.agent);
-        for slot in 0..self.agent.nr_slots() {
-            // The number first: the token is then not older.
-            self.seen[slot as usize] = self.agent.sequence(slot);
+        let mut inbox = std::mem::take(&mut self.inbox);
+        inbox.resync(self.agent, |slot| {
             let word = self.agent.task(slot);
             let ours = word.flags & (BATON_AGENT_TASK_MEMBER | BATON_AGENT_TASK_AGENT);
             let is_waiting = ours == BATON_AGENT_TASK_MEMBER && word.token != 0;
@@ -216,6 +229,7 @@ impl<S: Scheduler> Poller<'_, S> {
             if is_waiting {
                 self.found(word.token, BatonMethod::None);
             }
-        }
+        });
+        self.inbox = inbox;
     }
 }

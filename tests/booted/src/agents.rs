@@ -17,7 +17,8 @@ use baton_trace::Recording;
 use serde_json::Value;
 
 use crate::{
-    tool::{baton, check, hackbench, must, run, status},
+    several::run_all,
+    tool::{baton, check, hackbench, must, run, status, Hog},
     Case,
 };
 
@@ -44,6 +45,7 @@ pub fn cases() -> Vec<Case> {
             behaves(&mut PerCpu)
         ),
         case!("agent: schedulers in Rust, C and Python", native()),
+        case!("agent: sol", sol()),
         case!(
             "agent: messages that find no room, global",
             overflow("--global")
@@ -329,6 +331,24 @@ fn native() -> Result<(), String> {
         baton(&["enclave", "destroy", "mine"])?;
     }
     Ok(())
+}
+
+/// One queue for all CPUs, in part in the standby ring, with tasks that are bound to one CPU.
+fn sol() -> Result<(), String> {
+    let agent = Running::start("sol", &["sol"])?;
+    let bound = Hog::of("sol", Some("1"))?;
+    baton(&load("sol", ["1", "50"]))?;
+    run_all(&[bound])?;
+    let found = enclave("sol")?;
+    check(found["picks"].as_u64() > Some(200), || {
+        format!("too few picks: {found}")
+    })?;
+    crate::tool::is_well("sol")?;
+    agent.signal("-INT")?;
+    ended_well(agent)?;
+    let fails = crate::tool::baton_fails;
+    fails(&["agent", "run", "sol", "--per-cpu"], "decides for all")?;
+    fails(&["agent", "run", "sol", "--options", "a=b"], "no options")
 }
 
 /// A policy whose rings overflow begins a new session, and no task is lost.

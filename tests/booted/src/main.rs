@@ -10,7 +10,8 @@
 //! those of the second.
 //!
 //! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long;
-//! `--hostile-agent SECONDS` a hostile agent; and `--kills TIMES` agents that end under load.
+//! `--hostile-agent SECONDS` a hostile agent; `--kills TIMES` agents that end under load; and
+//! `--apart SECONDS` groups of tasks that never share a core, on a machine with two CPUs for each.
 
 macro_rules! case {
     ($name:literal, $run:expr) => {
@@ -22,6 +23,7 @@ macro_rules! case {
 }
 
 mod agents;
+mod apart;
 mod cases;
 mod closed;
 mod configuration;
@@ -87,7 +89,7 @@ fn each_policy(
 type LongForm = fn(u64) -> Result<(), String>;
 
 /// What is run alone: its option, what it is, and the function.
-const LONG_FORMS: [(&str, &str, LongForm); 4] = [
+const LONG_FORMS: [(&str, &str, LongForm); 5] = [
     ("--hostile", "hostile clients, s", |seconds| {
         one(|| hostile::hostile(seconds))
     }),
@@ -100,6 +102,9 @@ const LONG_FORMS: [(&str, &str, LongForm); 4] = [
     }),
     ("--kills", "agents that end", |times| {
         one(|| agents::ends(times as usize))
+    }),
+    ("--apart", "groups that never share a core, s", |seconds| {
+        one(|| apart::stay_apart(seconds))
     }),
 ];
 
@@ -145,6 +150,11 @@ fn main() -> ExitCode {
             return end_with(agents::nap(
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             ));
+        }
+        if arg == "--machine" {
+            let name = args.next().unwrap_or_default();
+            let seconds = args.next().and_then(|n| n.parse().ok()).unwrap_or(1);
+            return end_with(apart::machine(&name, seconds));
         }
         if arg == "--trespass" {
             return end_with(enclaves::trespass());
@@ -202,6 +212,7 @@ fn main() -> ExitCode {
         ("agents", "2", agents::cases()),
         ("agents", "2", enclaves::cases()),
         ("agents", "8", enclaves::of_eight()),
+        ("agents", "8", apart::cases()),
         ("several", "4", several::cases()),
         ("cores", "4", cores::cases()),
         ("configuration", "4", configuration::cases()),

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Schedulers that are written for agents: see docs/agents.md.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod secure_vm;
+mod sol;
+
+use baton_agent::{Agent, Mode, RunError, Session};
+
+/// A scheduler for agents, as `baton agent run` finds it.
+pub struct Native {
+    /// Its name.
+    pub name: &'static str,
+    /// Does it have an agent on each CPU, or one that decides for all?
+    pub is_per_cpu: bool,
+    /// The `BATON_EV_*` that it wants messages about.
+    pub events: u32,
+    begin: fn(Agent, Mode) -> Result<Box<dyn Session>, RunError>,
+}
+
+/// All of them.
+pub const NATIVE: [Native; 2] = [sol::SOL, secure_vm::SECURE_VM];
+
+/// The scheduler of this name.
+pub fn find(name: &str) -> Option<&'static Native> {
+    NATIVE.iter().find(|native| native.name == name)
+}
+
+impl Native {
+    /// Makes a session of an agent that has attached, with the scheduler's own kind of mode.
+    pub fn begin(&self, agent: Agent, mode: Mode) -> Result<Box<dyn Session>, RunError> {
+        (self.begin)(agent, mode)
+    }
+}
