@@ -409,7 +409,7 @@ impl PerCpu for SecureVm {
 
     fn begin(&self, _: usize) {}
 
-    fn turn(&self, cpu: usize, (): &mut ()) -> Turn {
+    fn turn(&self, cpu: usize, (): &mut ()) -> Option<Turn> {
         let mut called = None;
         loop {
             let mut state = self.lock();
@@ -435,10 +435,10 @@ impl PerCpu for SecureVm {
             }
             if let Some(wait) = wait {
                 self.alert(&state, Some(cpu));
-                return Turn {
+                return self.agent.is_online(cpu).then(|| Turn {
                     wait,
                     has_new_cpu: std::mem::take(&mut state.has_new_cpu),
-                };
+                });
             }
             drop(state);
             spin_loop();

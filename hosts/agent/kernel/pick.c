@@ -2,6 +2,8 @@
 /*
  * What a CPU of an enclave runs next: its agent, the task that a transaction names, one from the
  * standby ring, or the one that runs already. In calls of the policy: see calls.c.
+ *
+ * Each switch of a task comes through here, some several times. What all of them need is inlined.
  */
 #include <linux/sched/signal.h>
 #include <linux/smp.h>
@@ -24,7 +26,8 @@
  * Takes the token that an agent names out of its task's word. Returns 0 when it is there no more,
  * or never was; *outcome says which.
  */
-static baton_token judge(struct session *session, baton_token token, enum baton_commit *outcome)
+static __always_inline baton_token judge(struct session *session, baton_token token,
+					 enum baton_commit *outcome)
 {
 	u32 slot = slot_of(token);
 
@@ -41,7 +44,8 @@ static baton_token judge(struct session *session, baton_token token, enum baton_
 }
 
 /* The answer of a CPU's transaction; BATON_PICK_NONE if there is none. */
-static u64 transaction(struct session *session, struct baton_ctx *ctx, u32 cpu, bool may_keep)
+static __always_inline u64 transaction(struct session *session, struct baton_ctx *ctx, u32 cpu,
+				       bool may_keep)
 {
 	struct baton_transaction *shared = &session->transactions[cpu];
 	enum baton_commit outcome;
@@ -100,7 +104,7 @@ static u64 standby(struct session *session)
 }
 
 /* The token of this CPU's agent, if it has something to do and is not running, else 0. */
-static baton_token agent_to_run(struct session *session, struct served *served)
+static __always_inline baton_token agent_to_run(struct session *session, struct served *served)
 {
 	u32 slot = READ_ONCE(served->slot);
 	struct baton_agent_task *word;

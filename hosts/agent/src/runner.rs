@@ -360,20 +360,22 @@ impl PerCpu for Runner {
         Kicks::new(Some(cpu))
     }
 
-    fn turn(&self, cpu: usize, kicks: &mut Kicks) -> Turn {
+    fn turn(&self, cpu: usize, kicks: &mut Kicks) -> Option<Turn> {
         while self.round(cpu, kicks) {}
-        if self.agent().is_online(cpu) {
-            self.choose(cpu, kicks);
+        if !self.agent().is_online(cpu) {
+            self.flush(kicks);
+            return None;
         }
+        self.choose(cpu, kicks);
         self.flush(kicks);
         let has_new_cpu = self.has_new_cpu.load(Relaxed);
         if has_new_cpu {
             self.has_new_cpu.store(false, Relaxed);
         }
-        Turn {
+        Some(Turn {
             wait: self.time_left(cpu),
             has_new_cpu,
-        }
+        })
     }
 
     fn lost(&self, cpu: usize, token: Option<BatonToken>) {

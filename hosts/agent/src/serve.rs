@@ -28,9 +28,9 @@ pub trait PerCpu: Sync {
     /// This thread has become the agent of a CPU.
     fn begin(&self, cpu: usize) -> Self::Local;
 
-    /// Answers the messages of all CPUs, and chooses a task for this agent's CPU, unless that has
-    /// gone offline. The CPU gets it when the agent gives way, which follows.
-    fn turn(&self, cpu: usize, local: &mut Self::Local) -> Turn;
+    /// Answers the messages of all CPUs, and chooses a task for this agent's CPU. The CPU gets it
+    /// when the agent gives way, which follows. `None` if that CPU is not the enclave's any more.
+    fn turn(&self, cpu: usize, local: &mut Self::Local) -> Option<Turn>;
 
     /// The enclave has lost this agent's CPU, which did not take the task of this token.
     fn lost(&self, cpu: usize, token: Option<BatonToken>);
@@ -97,12 +97,11 @@ fn serve_cpu(agents: &impl PerCpu, cpu: usize, manager: &Thread) -> Result<(), E
     let mut local = agents.begin(cpu);
     // Whatever else ends the session ends a wait.
     while agent.lost() == 0 {
-        let turn = agents.turn(cpu, &mut local);
+        let Some(turn) = agents.turn(cpu, &mut local) else {
+            return leave(agents, cpu);
+        };
         if turn.has_new_cpu {
             manager.unpark();
-        }
-        if !agent.is_online(cpu) {
-            return leave(agents, cpu);
         }
         match agent.wait(turn.wait) {
             Ok(()) | Err(Errno::INTR) => {}
