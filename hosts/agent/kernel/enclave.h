@@ -115,6 +115,7 @@ struct session {
 	struct delayed_work watch;
 	/* why the watch is to end the session, or NULL; set once, in any context */
 	const char *failure;
+	u32 looks;			/* of the watch, since there is a failure */
 };
 
 extern struct mutex baton_enclaves_mutex;

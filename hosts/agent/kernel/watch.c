@@ -22,6 +22,9 @@
 #define PATIENCE(limit) ((limit) / 2)
 #define INTERVAL(limit) min((limit) / 8, MAX_INTERVAL_MS)
 
+/* A policy that is being stopped loses its agents, too. The session then ends within this time. */
+#define LOOKS_FOR_STOP 3
+
 /*
  * Has the agent left messages of this CPU unread for so long that the limit could pass before the
  * watch looks again? An agent of a CPU need not read messages that were not announced to it.
@@ -68,6 +71,8 @@ void baton_watch_session(struct work_struct *work)
 	const char *failure = READ_ONCE(session->failure);
 	u32 cpu;
 
+	if (failure && session->looks++ < LOOKS_FOR_STOP)
+		failure = NULL;
 	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
 		look_for_signal(session, cpu);
 		/* So that it runs, should the kick have been too early. */
