@@ -19,7 +19,7 @@ hostile: ## Ten minutes of hostile clients of hint queues in a booted kernel, an
 	@vm/enter cargo xtask hostile 600
 	@vm/enter cargo xtask hogs 600
 
-agents: ## Ten minutes of a hostile agent, 200 agents that end under load, ten minutes of secure_vm
+agents: ## Ten minutes of a hostile agent, 200 agents that end, 200 upgrades, ten minutes of secure_vm
 	@vm/enter cargo xtask agents 600 200
 
 kernels: ## Every kernel of Debian's archive that has sched_ext, tried briefly: half an hour

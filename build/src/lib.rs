@@ -406,6 +406,13 @@ pub fn native(text: &str) -> Result<baton_native::Policy> {
     open(&policy, &Target::Native(&policy))
 }
 
+/// The file of that library.
+pub fn native_file(text: &str) -> Result<PathBuf> {
+    let policy = Policy::find(text)?;
+    let library = library_of(&policy.name);
+    Ok(Target::Native(&policy).ensure()?.join(library))
+}
+
 /// The same as [`native`], for the checker.
 pub fn checked(text: &str) -> Result<baton_native::Policy> {
     let policy = Policy::find(text)?;

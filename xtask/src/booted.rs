@@ -140,12 +140,14 @@ pub fn hogs(root: &Path, seconds: &str) -> Result {
 
 /// `cargo xtask agents SECONDS TIMES`: runs a hostile agent under load for that long, by this
 /// machine's clock, and then, by a clock that counts instructions, so many agents that end under
-/// load, and for as many seconds groups of tasks that never share a core.
+/// load, so many versions that replace each other in an agent, and for as many seconds groups of
+/// tasks that never share a core.
 pub fn agents(root: &Path, seconds: &str, times: &str) -> Result {
     for_seconds(root, "--hostile-agent", seconds)?;
     let built = Built::new(root)?;
     for (cpus, what, number) in [
         (["--cpus", "2"], "--kills", times),
+        (["--cpus", "2"], "--upgrades", times),
         (["--topology", "1x4x2"], "--apart", seconds),
     ] {
         let machine = [&[ICOUNT, "--timeout", "7200"], &cpus[..]].concat();

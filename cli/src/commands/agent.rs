@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton agent`: runs a policy in this process, as the agent of an enclave.
 
-use std::fs::OpenOptions;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::IntoRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -10,7 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use rustix::fs::{memfd_create, MemfdFlags};
+use rustix::process::{kill_process, Pid, Signal};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use super::enclave::{self, EnclaveOptions};
@@ -34,6 +38,16 @@ pub enum AgentCommand {
     /// the enclave tasks by `baton attach`, and end the agent by Ctrl-C. An enclave that this
     /// command made is removed at the end.
     Run(AgentRun),
+    /// Have the agent of an enclave replace its policy by the version that is in the policy's
+    /// library now.
+    ///
+    /// The new version gets the state of the old one, and the tasks run on. The agent prints for how
+    /// long it answered nothing. Build the new version first: baton build POLICY. The signal USR1
+    /// does the same.
+    Upgrade {
+        /// The enclave.
+        enclave: String,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -66,6 +80,7 @@ pub struct AgentRun {
 pub fn command(search: &Search, command: &AgentCommand) -> Result<ExitCode> {
     match command {
         AgentCommand::Run(args) => run(search, args),
+        AgentCommand::Upgrade { enclave } => upgrade(enclave),
     }
 }
 
@@ -79,7 +94,7 @@ enum Scheduler {
 impl Scheduler {
     fn find(search: &Search, args: &AgentRun) -> Result<Self> {
         let Some(native) = baton_agents::find(&args.policy) else {
-            return library(search, &args.policy).map(Self::Policy);
+            return open(&library(search, &args.policy)?).map(Self::Policy);
         };
         let name = native.name;
         if !args.options.is_empty() {
@@ -149,20 +164,47 @@ impl Scheduler {
 }
 
 /// The policy's library: a file, one that is installed, or one that is built from source.
-fn library(search: &Search, text: &str) -> Result<Policy> {
-    let open = |path: &Path| {
-        Policy::open(path).map_err(|why| Error::user(why, "build it again: baton build POLICY"))
-    };
+fn library(search: &Search, text: &str) -> Result<PathBuf> {
     if text.ends_with(".so") {
-        return open(Path::new(text));
+        return Ok(text.into());
     }
     match search.find(&library_of(text)) {
-        Ok(path) => open(&path),
+        Ok(path) => Ok(path),
         Err(missing) => match baton_build::source() {
-            Ok(_) => baton_build::native(text),
+            Ok(_) => baton_build::native_file(text),
             Err(_) => Err(missing),
         },
     }
+}
+
+fn open(path: &Path) -> Result<Policy> {
+    Policy::open(path).map_err(|why| Error::user(why, "build it again: baton build POLICY"))
+}
+
+/// Opens a library of which this process may have an older version, which has the same name.
+fn open_again(path: &Path) -> Result<Policy> {
+    let failed = |e: io::Error| Error::file(path.display(), &e);
+    let bytes = fs::read(path).map_err(failed)?;
+    let memory = memfd_create("baton-policy", MemfdFlags::CLOEXEC);
+    let mut copy = File::from(memory.map_err(|e| failed(e.into()))?);
+    copy.write_all(&bytes).map_err(failed)?;
+    // The file stays open, so that the next one has another name. A library is never unloaded.
+    let number = copy.into_raw_fd();
+    open(Path::new(&format!("/proc/self/fd/{number}")))
+}
+
+/// `baton agent upgrade`.
+fn upgrade(enclave: &str) -> Result<ExitCode> {
+    let agent = enclave::agent_of(enclave)?;
+    let pid = Pid::from_raw(agent as i32).ok_or(Error::baton("the agent has no number"))?;
+    kill_process(pid, Signal::USR1).map_err(|e| {
+        Error::environment(
+            format!("process {agent}, the agent of {enclave}, cannot be told: {e}"),
+            "run this as root, or as the agent's user",
+        )
+    })?;
+    println!("{enclave}: process {agent} takes its policy's library again, and says what follows");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run(search: &Search, args: &AgentRun) -> Result<ExitCode> {
@@ -184,10 +226,10 @@ fn run(search: &Search, args: &AgentRun) -> Result<ExitCode> {
     };
     if !kernel::is_root() {
         allowed(&name, args)?;
-        return attached(&name, scheduler, args, &cpus);
+        return attached(search, &name, scheduler, args, &cpus);
     }
     let is_made = prepare(search, &name, args, &cpus)?;
-    let result = attached(&name, scheduler, args, &cpus);
+    let result = attached(search, &name, scheduler, args, &cpus);
     if is_made {
         let _lock = Lock::take()?;
         // Another command may have unloaded everything meanwhile.
@@ -364,6 +406,30 @@ impl<'a> Sessions<'a> {
         }
     }
 
+    /// Replaces the policy by the version that is in its library now.
+    fn upgrade(&self, search: &Search) {
+        let name = &self.enclave;
+        let Some(session) = self.current() else {
+            eprintln!("baton: {name} begins a session just now; try again");
+            return;
+        };
+        let open = || {
+            let path = library(search, &self.args.policy);
+            path.and_then(|path| open_again(&path))
+                .map_err(|e| e.to_string())
+        };
+        let upgraded = session.upgrade(&open);
+        match upgraded {
+            Ok(done) => eprintln!(
+                "baton: {name}: upgrade {}: a new version has the state of the old one; the agent \
+                 answered nothing for {} us",
+                done.number,
+                done.gap.as_micros()
+            ),
+            Err(why) => eprintln!("baton: {name} goes on with the version that it has: {why}"),
+        }
+    }
+
     fn stop(&self) {
         self.stopping.store(true, SeqCst);
         if let Some(session) = self.current() {
@@ -372,14 +438,24 @@ impl<'a> Sessions<'a> {
     }
 }
 
-fn attached(name: &str, scheduler: Scheduler, args: &AgentRun, cpus: &Cpus) -> Result<ExitCode> {
+fn attached(
+    search: &Search,
+    name: &str,
+    scheduler: Scheduler,
+    args: &AgentRun,
+    cpus: &Cpus,
+) -> Result<ExitCode> {
     let sessions = Sessions::begin(name, scheduler, args, cpus)?;
+    let mut upgrades = signals(&[SIGUSR1])?;
+    let handle = upgrades.handle();
     let (code, ended) = thread::scope(|scope| {
         let answering = scope.spawn(|| sessions.run());
+        scope.spawn(|| upgrades.forever().for_each(|_| sessions.upgrade(search)));
         let code = match args.command.is_empty() {
             true => until_interrupted(|| answering.is_finished()),
             false => run_in(name, &args.command),
         };
+        handle.close();
         sessions.stop();
         (code, answering.join())
     });
@@ -427,10 +503,14 @@ fn not_attached(error: AttachError) -> Error {
     }
 }
 
+fn signals(numbers: &[i32]) -> Result<Signals> {
+    Signals::new(numbers)
+        .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))
+}
+
 /// Waits for Ctrl-C, or for the end of the agent.
 fn until_interrupted(has_ended: impl Fn() -> bool) -> Result<ExitCode> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])
-        .map_err(|e| Error::environment(format!("signals cannot be received: {e}"), "try again"))?;
+    let mut signals = signals(&[SIGINT, SIGTERM])?;
     while !has_ended() && signals.pending().next().is_none() {
         thread::sleep(Duration::from_millis(50));
     }

@@ -133,6 +133,21 @@ pub fn is_there(name: &str) -> Result<bool> {
     }
 }
 
+/// The process that is the agent of an enclave.
+pub fn agent_of(name: &str) -> Result<u32> {
+    kernel::require_root("finding an agent")?;
+    let enclave = match Enclaves::open_if_loaded()? {
+        Some(enclaves) => enclaves.find(name)?,
+        None => None,
+    };
+    enclave.and_then(|enclave| enclave.agent).ok_or_else(|| {
+        Error::user(
+            format!("there is no agent of an enclave {name}"),
+            "see which there are: baton enclave list",
+        )
+    })
+}
+
 /// Removes an enclave, with its partition. The caller has the lock.
 pub fn destroy(name: &str) -> Result<()> {
     let absent = || {

@@ -15,7 +15,15 @@ impl Runner {
         let mut ctx = BatonCtx::default();
         let which = Arg::Word(cpu as u64);
         if self
-            .call(method, cpu, 0, &mut ctx, which, Arg::Word(0))
+            .call(
+                &kicks.version,
+                method,
+                cpu,
+                0,
+                &mut ctx,
+                which,
+                Arg::Word(0),
+            )
             .is_some()
         {
             self.carry_out(&ctx, kicks);
@@ -68,10 +76,10 @@ impl Runner {
         let which = Arg::Word(cpu as u64);
         let before = prev.map_or(Arg::Word(0), Arg::Task);
         self.services.claimed[cpu].store(false, Relaxed);
-        let mut answer = self.call(method, cpu, 0, &mut ctx, which, before);
-        if answer == Some(BATON_PICK_NONE) && prev.is_none() && self.steals {
+        let mut answer = self.call(&kicks.version, method, cpu, 0, &mut ctx, which, before);
+        if answer == Some(BATON_PICK_NONE) && prev.is_none() && kicks.version.steals {
             let (method, none) = (BatonMethod::NewlyIdle, Arg::Word(0));
-            answer = self.call(method, cpu, 0, &mut ctx, which, none);
+            answer = self.call(&kicks.version, method, cpu, 0, &mut ctx, which, none);
         }
         if let Some(token) = answer.filter(|answer| *answer > BATON_PICK_KEEP) {
             self.commit(cpu, token, ctx.slice, prev.is_some(), kicks);
@@ -146,7 +154,15 @@ impl Runner {
         let cpu = task.cpu as usize;
         let (about, token) = (Arg::Task(task), Arg::Word(token));
         if self
-            .call(method, cpu, task.pid, &mut ctx, about, token)
+            .call(
+                &kicks.version,
+                method,
+                cpu,
+                task.pid,
+                &mut ctx,
+                about,
+                token,
+            )
             .is_some()
         {
             self.carry_out(&ctx, kicks);
@@ -181,7 +197,15 @@ impl Runner {
                     Arg::Word(u64::from(message.flags)),
                 );
                 if self
-                    .call(method, cpu, message.pid, &mut ctx, token, why)
+                    .call(
+                        &kicks.version,
+                        method,
+                        cpu,
+                        message.pid,
+                        &mut ctx,
+                        token,
+                        why,
+                    )
                     .is_some()
                 {
                     self.carry_out(&ctx, kicks);
@@ -205,7 +229,15 @@ impl Runner {
                 let (about, none) = (Arg::Task(&task), Arg::Word(0));
                 let on = if method == M::TaskTick { cpu } else { own };
                 if self
-                    .call(method, on, message.pid, &mut ctx, about, none)
+                    .call(
+                        &kicks.version,
+                        method,
+                        on,
+                        message.pid,
+                        &mut ctx,
+                        about,
+                        none,
+                    )
                     .is_some()
                 {
                     self.carry_out(&ctx, kicks);
@@ -222,7 +254,7 @@ impl Runner {
         mut task: BatonTask,
         kicks: &mut Kicks,
     ) {
-        if message.waker >= 0 && self.policy.ops().select_task_rq.is_some() {
+        if message.waker >= 0 && kicks.version.policy.ops().select_task_rq.is_some() {
             let wake = BatonWake {
                 prev_cpu: task.cpu,
                 waker_cpu: message.waker,
@@ -232,7 +264,15 @@ impl Runner {
             let waker = message.waker as usize;
             let (about, wake) = (Arg::Task(&task), Arg::Wake(&wake));
             let select = BatonMethod::SelectTaskRq;
-            let Some(answer) = self.call(select, waker, task.pid, &mut ctx, about, wake) else {
+            let Some(answer) = self.call(
+                &kicks.version,
+                select,
+                waker,
+                task.pid,
+                &mut ctx,
+                about,
+                wake,
+            ) else {
                 return;
             };
             let chosen = answer as u32 as i32;

@@ -25,10 +25,12 @@ mod runner;
 mod scheduler;
 mod serve;
 mod session;
+mod version;
 
 pub use agent::{device_of, Agent, AttachError, Failure, Message};
 pub use inbox::Inbox;
 pub use runner::{Kicks, Mode, Runner};
 pub use scheduler::{schedule, Choice, Scheduler};
 pub use serve::{serve, PerCpu, Turn};
-pub use session::{Ended, RunError, Session};
+pub use session::{Ended, Open, RunError, Session};
+pub use version::{NotUpgraded, Upgraded};

@@ -15,11 +15,12 @@ use std::hint::spin_loop;
 use std::path::Path;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use baton_abi::*;
-use baton_native::{Instance, Policy};
+use baton_native::Policy;
 use rustix::io::Errno;
 
 use crate::agent::{Agent, Failure, Message};
@@ -27,7 +28,8 @@ use crate::gates::Gates;
 use crate::host::{self, Services};
 use crate::record::{self, Tape};
 use crate::serve::{bind, serve, PerCpu, Turn};
-use crate::session::{Ended, RunError, Session};
+use crate::session::{Ended, Open, RunError, Session};
+use crate::version::{NotUpgraded, Upgraded, Version, Versions, PAUSE};
 
 /// Which threads decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +46,8 @@ pub enum Mode {
 pub struct Runner {
     pub(crate) services: Services,
     mode: Mode,
-    pub(crate) policy: Policy,
-    /// Always there, until the runner is dropped.
-    instance: Option<Instance>,
+    pub(crate) options: String,
+    pub(crate) versions: Versions,
     /// For each slot, the number of the last message that the policy has seen.
     seen: Vec<AtomicU32>,
     /// Held while a thread reads a CPU's ring.
@@ -57,30 +58,25 @@ pub struct Runner {
     pub(crate) failure: OnceLock<Failure>,
     /// The enclave has got a CPU, which has no agent yet.
     pub(crate) has_new_cpu: AtomicBool,
-    /// Whether the policy has a `newly_idle`.
-    pub(crate) steals: bool,
 }
 
-// SAFETY: Policy-alive. A policy is `Sync`: several CPUs call it at once in every host. The
-// instance is dropped with the runner.
+// SAFETY: Policy-alive. A policy is `Sync`: several CPUs call it at once in every host. An instance
+// is dropped when no agent has it any more.
 unsafe impl Sync for Runner {}
 
-/// CPUs to kick after some calls.
+/// What an agent's thread has: CPUs to kick after some calls, and the version of the policy.
 pub struct Kicks {
     cpus: Vec<u16>,
+    /// The version, in a turn.
+    pub(crate) version: Arc<Version>,
+    /// Number of that version in the runner; odd before the first turn.
+    pub(crate) number: u32,
     /// The CPU whose agent this thread is. It looks for a task there when it has read all messages,
     /// and gives the CPU up in any case.
     pub served: Option<usize>,
 }
 
 impl Kicks {
-    pub(crate) fn new(served: Option<usize>) -> Self {
-        Self {
-            cpus: Vec::new(),
-            served,
-        }
-    }
-
     /// Adds a CPU, with flags of `BATON_AGENT_IOC_KICK`.
     pub fn add(&mut self, cpu: usize, flags: u16) {
         if self.served != Some(cpu) {
@@ -120,15 +116,14 @@ impl Runner {
         Ok(Self {
             services,
             mode,
-            policy,
-            instance: Some(instance),
+            options: options.into(),
+            versions: Versions::new(Version::new(policy, instance), cpus),
             seen: (0..slots).map(|_| AtomicU32::new(0)).collect(),
             rings: Gates::new(cpus),
             picks: Gates::new(cpus),
             stopping: AtomicBool::new(false),
             failure: OnceLock::new(),
             has_new_cpu: AtomicBool::new(false),
-            steals: policy.ops().newly_idle.is_some(),
         })
     }
 
@@ -136,14 +131,26 @@ impl Runner {
         &self.services.agent
     }
 
+    /// For the agent of a CPU, or for a thread that is none.
+    pub(crate) fn kicks(&self, served: Option<usize>) -> Kicks {
+        Kicks {
+            cpus: Vec::new(),
+            version: self.versions.current(),
+            number: u32::MAX,
+            served,
+        }
+    }
+
     /// The loop of a global agent.
     fn poll(&self, own: usize) {
-        self.policy.install(Some(self.services.table()));
         record::use_lane(own);
-        let mut kicks = Kicks::new(None);
+        let mut kicks = self.kicks(None);
         while !self.is_over() && !self.agent().has_ended() && self.agent().lost() == 0 {
-            self.round(own, &mut kicks);
-            self.flush(&mut kicks);
+            if self.begin_turn(own, &mut kicks) {
+                self.round(own, &mut kicks);
+                self.flush(&mut kicks);
+                self.end_turn(own);
+            }
             spin_loop();
         }
     }
@@ -253,6 +260,7 @@ impl Runner {
     /// Makes one call of the policy. `None` if it was abandoned: the session then ends.
     pub(crate) fn call(
         &self,
+        version: &Version,
         method: BatonMethod,
         cpu: usize,
         pid: u32,
@@ -260,7 +268,6 @@ impl Runner {
         a: Arg<'_>,
         b: Arg<'_>,
     ) -> Option<u64> {
-        let instance = self.instance.as_ref()?;
         let tape = self.services.tape.as_ref();
         let turn = tape.map(Tape::turn);
         if self.failure.get().is_some() {
@@ -270,7 +277,9 @@ impl Runner {
             ctx.now = host::now();
             tape.begin(method, ctx, &a, &b);
         }
-        let answer = host::enter(&self.services, cpu, || instance.call(method, ctx, a, b));
+        let answer = host::enter(&self.services, cpu, || {
+            version.instance.call(method, ctx, a, b)
+        });
         let is_kept = answer != BATON_ABORTED && host::forgot_a_lock();
         if let Some(tape) = tape {
             if is_kept {
@@ -290,27 +299,48 @@ impl Runner {
         } else {
             return Some(answer);
         };
-        let failure = Failure {
-            kind: fault
-                .as_ref()
-                .map_or(BatonFaultKind::Panic, |fault| fault.kind),
-            method,
-            pid,
-            file: fault
-                .as_ref()
-                .map_or(String::new(), |fault| fault.file.clone()),
-            line: fault.as_ref().map_or(0, |fault| fault.line),
-            message: fault.map_or(String::new(), |fault| fault.message),
-        };
+        let failure = failure_of(fault, method, pid);
         // The first failure is the one that counts, and nobody calls the policy after it.
         let is_first = self.failure.set(failure.clone()).is_ok();
         drop(turn);
         if is_first {
-            // At once: the policy's tasks go on under the fallback. An error means that the session
-            // has ended.
-            let _ = self.agent().fail(&failure);
+            self.report(&failure);
         }
         None
+    }
+
+    /// Reports the policy's failure at once: its tasks go on under the fallback.
+    fn report(&self, failure: &Failure) {
+        // An error means that the session has ended.
+        let _ = self.agent().fail(failure);
+    }
+
+    /// A version failed when it had taken a part of the queues: no version has the tasks.
+    pub(crate) fn fail_half_taken(&self, fault: Option<host::Fault>, why: &str) {
+        let mut failure = failure_of(fault, BatonMethod::ReregisterTake, 0);
+        if failure.message.is_empty() {
+            failure.message = why.into();
+        }
+        if self.failure.set(failure.clone()).is_ok() {
+            self.report(&failure);
+        }
+    }
+}
+
+fn failure_of(fault: Option<host::Fault>, method: BatonMethod, pid: u32) -> Failure {
+    let fault = fault.unwrap_or_else(|| host::Fault {
+        kind: BatonFaultKind::Panic,
+        file: String::new(),
+        line: 0,
+        message: String::new(),
+    });
+    Failure {
+        kind: fault.kind,
+        method,
+        pid,
+        file: fault.file,
+        line: fault.line,
+        message: fault.message,
     }
 }
 
@@ -341,6 +371,10 @@ impl Session for Runner {
             _ => Ended::Stopped,
         })
     }
+
+    fn upgrade(&self, open: &Open<'_>) -> Result<Upgraded, NotUpgraded> {
+        self.replace(open().map_err(NotUpgraded)?)
+    }
 }
 
 impl PerCpu for Runner {
@@ -355,19 +389,27 @@ impl PerCpu for Runner {
     }
 
     fn begin(&self, cpu: usize) -> Kicks {
-        self.policy.install(Some(self.services.table()));
         record::use_lane(cpu);
-        Kicks::new(Some(cpu))
+        self.kicks(Some(cpu))
     }
 
     fn turn(&self, cpu: usize, kicks: &mut Kicks) -> Option<Turn> {
+        if !self.begin_turn(cpu, kicks) {
+            return Some(Turn {
+                wait: Some(PAUSE),
+                has_new_cpu: false,
+            });
+        }
         while self.round(cpu, kicks) {}
-        if !self.agent().is_online(cpu) {
-            self.flush(kicks);
+        let is_online = self.agent().is_online(cpu);
+        if is_online {
+            self.choose(cpu, kicks);
+        }
+        self.flush(kicks);
+        self.end_turn(cpu);
+        if !is_online {
             return None;
         }
-        self.choose(cpu, kicks);
-        self.flush(kicks);
         let has_new_cpu = self.has_new_cpu.load(Relaxed);
         if has_new_cpu {
             self.has_new_cpu.store(false, Relaxed);
@@ -380,9 +422,13 @@ impl PerCpu for Runner {
 
     fn lost(&self, cpu: usize, token: Option<BatonToken>) {
         if let Some(token) = token {
-            let mut kicks = Kicks::new(None);
+            let mut kicks = self.kicks(None);
+            while !self.begin_turn(cpu, &mut kicks) {
+                thread::sleep(PAUSE);
+            }
             self.give_back(cpu, token, &mut kicks);
             self.flush(&mut kicks);
+            self.end_turn(cpu);
         }
     }
 
@@ -397,8 +443,6 @@ impl PerCpu for Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        self.policy.install(Some(self.services.table()));
-        let instance = self.instance.take();
-        host::enter(&self.services, 0, || drop(instance));
+        self.drop_all(self.versions.take());
     }
 }

@@ -3,7 +3,10 @@
 
 use std::{fmt, io};
 
+use baton_native::Policy;
+
 use crate::agent::Failure;
+use crate::version::{NotUpgraded, Upgraded};
 
 /// A session: from attaching to an enclave until one of the two ends that.
 pub trait Session: Send + Sync {
@@ -12,7 +15,17 @@ pub trait Session: Send + Sync {
 
     /// Ends the session, and so makes [`Session::run`] return soon. Any thread.
     fn stop(&self);
+
+    /// Replaces the policy by another version of it, which gets its state and has the same options.
+    /// `open` finds that version. Any thread but an agent of a CPU.
+    fn upgrade(&self, _open: &Open<'_>) -> Result<Upgraded, NotUpgraded> {
+        let why = "a scheduler that is written for agents cannot be replaced while it runs";
+        Err(NotUpgraded(why.into()))
+    }
 }
+
+/// Opens a version of a policy. The error says why it cannot be opened.
+pub type Open<'a> = dyn Fn() -> Result<Policy, String> + 'a;
 
 /// How a session ended.
 #[derive(Debug)]

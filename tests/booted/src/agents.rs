@@ -3,6 +3,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    io::{BufRead, BufReader},
     os::unix::fs::FileExt,
     process::{Child, Command, Stdio},
     thread::{self, sleep},
@@ -46,6 +47,7 @@ pub fn cases() -> Vec<Case> {
         ),
         case!("agent: schedulers in Rust, C and Python", native()),
         case!("agent: sol", sol()),
+        case!("agent: its policy is replaced under load", upgrades(10)),
         case!(
             "agent: messages that find no room, global",
             overflow("--global")
@@ -68,10 +70,14 @@ pub struct Running(pub Child);
 
 impl Running {
     pub fn start(enclave: &str, args: &[&str]) -> Result<Self, String> {
+        Self::start_with(enclave, args, Stdio::null())
+    }
+
+    fn start_with(enclave: &str, args: &[&str], errors: Stdio) -> Result<Self, String> {
         let child = Command::new("baton")
             .args(["agent", "run", "--enclave", enclave])
             .args(args)
-            .stderr(Stdio::null())
+            .stderr(errors)
             .spawn()
             .map_err(|e| e.to_string())?;
         let running = Self(child);
@@ -285,6 +291,53 @@ pub fn ends(rounds: usize) -> Result<(), String> {
         format!("not {rounds} agents: {kept}")
     })?;
     baton(&["enclave", "destroy", "worn"]).map(drop)
+}
+
+/// Versions of a policy replace each other in an agent under load, so many times in each mode: no
+/// message is lost, and the agent stays. Prints for how long it answered nothing.
+pub fn upgrades(times: usize) -> Result<(), String> {
+    for mode in MODES {
+        let mut agent = Running::start_with("wfq", &[mode, "wfq"], Stdio::piped())?;
+        let errors = agent.0.stderr.take().ok_or("it has no output")?;
+        let mut lines = BufReader::new(errors).lines();
+        let mut gaps = Vec::new();
+        while gaps.len() < times {
+            let load = begin(&load("wfq", ["1", "300"]))?;
+            for _ in 0..20.min(times - gaps.len()) {
+                baton(&["agent", "upgrade", "wfq"])?;
+                let line = lines.next().ok_or("the agent has ended")?;
+                let line = line.map_err(|e| e.to_string())?;
+                let gap = line
+                    .strip_suffix(" us")
+                    .and_then(|line| line.rsplit(' ').next());
+                let gap: u64 = gap
+                    .and_then(|gap| gap.parse().ok())
+                    .ok_or(format!("{mode}: {line}"))?;
+                gaps.push(gap);
+            }
+            let ended = load.wait_with_output().map_err(|e| e.to_string())?;
+            check(ended.status.success(), || {
+                format!("{mode}: the load ended with {}", ended.status)
+            })?;
+        }
+        gaps.sort_unstable();
+        let at = |percent: usize| gaps[(times * percent / 100).min(times - 1)];
+        println!(
+            "{times} upgrades, {mode}: the agent answered nothing for {} us (median), {} us (p99), \
+             {} us (longest)",
+            at(50),
+            at(99),
+            at(100)
+        );
+        let found = enclave("wfq")?;
+        check(found["lost"] == 0 && found["attached"] == 1, || {
+            format!("{mode}: messages were lost, or the agent: {found}")
+        })?;
+        crate::tool::is_well("wfq")?;
+        agent.signal("-INT")?;
+        ended_well(agent)?;
+    }
+    Ok(())
 }
 
 /// A program that sleeps for 1 ms at a time, for so long, and prints by how much a sleep was too

@@ -10,7 +10,8 @@
 //! those of the second.
 //!
 //! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long;
-//! `--hostile-agent SECONDS` a hostile agent; `--kills TIMES` agents that end under load; and
+//! `--hostile-agent SECONDS` a hostile agent; `--kills TIMES` agents that end under load;
+//! `--upgrades TIMES` versions of a policy that replace each other in an agent under load; and
 //! `--apart SECONDS` groups of tasks that never share a core, on a machine with two CPUs for each.
 
 macro_rules! case {
@@ -89,7 +90,7 @@ fn each_policy(
 type LongForm = fn(u64) -> Result<(), String>;
 
 /// What is run alone: its option, what it is, and the function.
-const LONG_FORMS: [(&str, &str, LongForm); 5] = [
+const LONG_FORMS: [(&str, &str, LongForm); 6] = [
     ("--hostile", "hostile clients, s", |seconds| {
         one(|| hostile::hostile(seconds))
     }),
@@ -102,6 +103,9 @@ const LONG_FORMS: [(&str, &str, LongForm); 5] = [
     }),
     ("--kills", "agents that end", |times| {
         one(|| agents::ends(times as usize))
+    }),
+    ("--upgrades", "policies replaced in agents", |times| {
+        one(|| agents::upgrades(times as usize))
     }),
     ("--apart", "groups that never share a core, s", |seconds| {
         one(|| apart::stay_apart(seconds))
