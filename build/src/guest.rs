@@ -14,8 +14,8 @@ use crate::{build_for, Policy, Target};
 pub const BATON: &str = "/usr/bin/baton";
 
 /// The files that a guest with this kernel, or with that of the root, needs for these policies, and
-/// for `baton agent run` with the policies `agents`. `None`: the guest has no agents. They are built
-/// first if they are missing or stale. This program is always among them.
+/// for `baton agent run` with the policies `agents`. `None`: the guest has no agents. They are
+/// built first if they are missing or stale. This program is always among them.
 pub fn files_for(
     kernel: Option<&Kernel>,
     policies: &[Policy],

@@ -315,6 +315,10 @@ static inline int baton_agent_run(struct baton_agent *agent, uint32_t own)
 			    baton_agent_is_idle(agent, cpu))
 				baton_agent_serve(agent, cpu, false);
 		baton_agent_flush(agent);
+#ifdef __x86_64__
+		/* The other thread of the core gets time, and so do a guest's other CPUs. */
+		__builtin_ia32_pause();
+#endif
 	}
 	return 0;
 }

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -41,8 +41,8 @@ pub enum AgentCommand {
     /// Have the agent of an enclave replace its policy by the version that is in the policy's
     /// library now.
     ///
-    /// The new version gets the state of the old one, and the tasks run on. The agent prints for how
-    /// long it answered nothing. Build the new version first: baton build POLICY. The signal USR1
+    /// The new version gets the state of the old one, and the tasks run on. The agent prints for
+    /// how long it answered nothing. Build the new version first: baton build POLICY. The signal USR1
     /// does the same.
     Upgrade {
         /// The enclave.
@@ -154,12 +154,15 @@ impl Scheduler {
         args: &AgentRun,
         record: Option<&Path>,
     ) -> Result<Arc<dyn Session>> {
-        let session: std::result::Result<Arc<dyn Session>, RunError> = match self {
+        match self {
             Self::Policy(policy) => Runner::new(policy, &args.options, agent, mode, record)
-                .map(|runner| Arc::new(runner) as _),
-            Self::Native(native) => native.begin(agent, mode).map(Arc::from),
-        };
-        session.map_err(not_run)
+                .map(|runner| Arc::new(runner) as _)
+                .map_err(not_run),
+            Self::Native(native) => native
+                .begin(agent, mode)
+                .map(Arc::from)
+                .map_err(|why| Error::user(why.to_string(), "give the enclave other CPUs: --cpus")),
+        }
     }
 }
 
@@ -188,14 +191,30 @@ fn open_again(path: &Path) -> Result<Policy> {
     let memory = memfd_create("baton-policy", MemfdFlags::CLOEXEC);
     let mut copy = File::from(memory.map_err(|e| failed(e.into()))?);
     copy.write_all(&bytes).map_err(failed)?;
+    let policy = open(Path::new(&format!("/proc/self/fd/{}", copy.as_raw_fd())))?;
     // The file stays open, so that the next one has another name. A library is never unloaded.
-    let number = copy.into_raw_fd();
-    open(Path::new(&format!("/proc/self/fd/{number}")))
+    let _ = copy.into_raw_fd();
+    Ok(policy)
+}
+
+/// Does the process have a handler for USR1, which would end it otherwise?
+fn handles_usr1(pid: u32) -> Result<bool> {
+    let file = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&file).map_err(|e| Error::file(&file, &e))?;
+    let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    Ok(caught.is_some_and(|mask| mask >> (SIGUSR1 - 1) & 1 == 1))
 }
 
 /// `baton agent upgrade`.
 fn upgrade(enclave: &str) -> Result<ExitCode> {
     let agent = enclave::agent_of(enclave)?;
+    if !handles_usr1(agent)? {
+        return Err(Error::user(
+            format!("process {agent}, the agent of {enclave}, is not of baton agent run"),
+            "end it, and begin its new version: it finds all tasks",
+        ));
+    }
     let pid = Pid::from_raw(agent as i32).ok_or(Error::baton("the agent has no number"))?;
     kill_process(pid, Signal::USR1).map_err(|e| {
         Error::environment(
@@ -426,7 +445,7 @@ impl<'a> Sessions<'a> {
                 done.number,
                 done.gap.as_micros()
             ),
-            Err(why) => eprintln!("baton: {name} goes on with the version that it has: {why}"),
+            Err(why) => eprintln!("baton: {name}: the policy was not replaced: {why}"),
         }
     }
 
@@ -445,8 +464,9 @@ fn attached(
     args: &AgentRun,
     cpus: &Cpus,
 ) -> Result<ExitCode> {
-    let sessions = Sessions::begin(name, scheduler, args, cpus)?;
+    // Before there is an agent that could be told.
     let mut upgrades = signals(&[SIGUSR1])?;
+    let sessions = Sessions::begin(name, scheduler, args, cpus)?;
     let handle = upgrades.handle();
     let (code, ended) = thread::scope(|scope| {
         let answering = scope.spawn(|| sessions.run());

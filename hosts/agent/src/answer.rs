@@ -10,24 +10,28 @@ use crate::gates::Held;
 use crate::runner::{Kicks, Runner};
 
 impl Runner {
-    /// A call about a CPU.
-    pub(crate) fn tell_cpu(&self, method: BatonMethod, cpu: usize, kicks: &mut Kicks) {
+    /// A call whose answer is its kicks alone, which are carried out. False if it was abandoned.
+    fn tell(
+        &self,
+        method: BatonMethod,
+        cpu: usize,
+        pid: u32,
+        arguments: (Arg<'_>, Arg<'_>),
+        kicks: &mut Kicks,
+    ) -> bool {
         let mut ctx = BatonCtx::default();
-        let which = Arg::Word(cpu as u64);
-        if self
-            .call(
-                &kicks.version,
-                method,
-                cpu,
-                0,
-                &mut ctx,
-                which,
-                Arg::Word(0),
-            )
-            .is_some()
-        {
+        let (a, b) = arguments;
+        let answer = self.call(&kicks.version, method, cpu, pid, &mut ctx, a, b);
+        if answer.is_some() {
             self.carry_out(&ctx, kicks);
         }
+        answer.is_some()
+    }
+
+    /// A call about a CPU.
+    pub(crate) fn tell_cpu(&self, method: BatonMethod, cpu: usize, kicks: &mut Kicks) {
+        let which = (Arg::Word(cpu as u64), Arg::Word(0));
+        self.tell(method, cpu, 0, which, kicks);
     }
 
     /// Carries out the kicks of a call.
@@ -138,7 +142,6 @@ impl Runner {
 
     /// A call that hands a token over.
     fn hand_over(&self, method: BatonMethod, task: &BatonTask, token: u64, kicks: &mut Kicks) {
-        let mut ctx = BatonCtx::default();
         let mut task = *task;
         // The kernel left the task where the agent polls.
         if self.services.own == Some(task.cpu as usize) {
@@ -152,20 +155,8 @@ impl Runner {
         }
         let task = &task;
         let cpu = task.cpu as usize;
-        let (about, token) = (Arg::Task(task), Arg::Word(token));
-        if self
-            .call(
-                &kicks.version,
-                method,
-                cpu,
-                task.pid,
-                &mut ctx,
-                about,
-                token,
-            )
-            .is_some()
-        {
-            self.carry_out(&ctx, kicks);
+        let about = (Arg::Task(task), Arg::Word(token));
+        if self.tell(method, cpu, task.pid, about, kicks) {
             self.look(cpu, false, kicks);
         }
     }
@@ -191,24 +182,9 @@ impl Runner {
             M::PickNextTask if message.slot != u32::MAX => self.end_slice(cpu, &task, kicks),
             M::PickNextTask => self.look(cpu, false, kicks),
             method @ M::PickRefused => {
-                let mut ctx = BatonCtx::default();
-                let (token, why) = (
-                    Arg::Word(message.token),
-                    Arg::Word(u64::from(message.flags)),
-                );
-                if self
-                    .call(
-                        &kicks.version,
-                        method,
-                        cpu,
-                        message.pid,
-                        &mut ctx,
-                        token,
-                        why,
-                    )
-                    .is_some()
-                {
-                    self.carry_out(&ctx, kicks);
+                let why = Arg::Word(u64::from(message.flags));
+                let refused = (Arg::Word(message.token), why);
+                if self.tell(method, cpu, message.pid, refused, kicks) {
                     self.look(cpu, false, kicks);
                 }
             }
@@ -225,23 +201,9 @@ impl Runner {
                 self.tell_cpu(method, cpu, kicks);
             }
             method => {
-                let mut ctx = BatonCtx::default();
-                let (about, none) = (Arg::Task(&task), Arg::Word(0));
                 let on = if method == M::TaskTick { cpu } else { own };
-                if self
-                    .call(
-                        &kicks.version,
-                        method,
-                        on,
-                        message.pid,
-                        &mut ctx,
-                        about,
-                        none,
-                    )
-                    .is_some()
-                {
-                    self.carry_out(&ctx, kicks);
-                }
+                let about = (Arg::Task(&task), Arg::Word(0));
+                self.tell(method, on, message.pid, about, kicks);
             }
         }
     }

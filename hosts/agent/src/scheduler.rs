@@ -113,8 +113,11 @@ impl<S: Scheduler> Poller<'_, S> {
     fn read(&mut self) {
         let mut inbox = std::mem::take(&mut self.inbox);
         inbox.read(self.agent, |message| {
-            let found = self.found.get_mut(message.slot as usize);
-            let found = found.map_or(0, std::mem::take);
+            // A message without a number, such as a refusal, is not the one that was missed.
+            let found = match message.sequence {
+                0 => 0,
+                _ => std::mem::take(&mut self.found[message.slot as usize]),
+            };
             self.handle(message, found);
         });
         self.inbox = inbox;

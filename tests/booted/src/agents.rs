@@ -379,6 +379,9 @@ fn native() -> Result<(), String> {
         check(found["picks"].as_u64() > Some(50), || {
             format!("{words:?}: too few picks: {found}")
         })?;
+        // It would not survive the signal.
+        let refused = ["agent", "upgrade", "mine"];
+        crate::tool::baton_fails(&refused, "is not of baton agent run")?;
         crate::tool::is_well("mine")?;
         drop(agent);
         baton(&["enclave", "destroy", "mine"])?;
@@ -390,6 +393,8 @@ fn native() -> Result<(), String> {
 fn sol() -> Result<(), String> {
     let agent = Running::start("sol", &["sol"])?;
     let bound = Hog::of("sol", Some("1"))?;
+    // It says that it cannot, and goes on.
+    baton(&["agent", "upgrade", "sol"])?;
     baton(&load("sol", ["1", "50"]))?;
     run_all(&[bound])?;
     let found = enclave("sol")?;
