@@ -6,7 +6,10 @@
 mod secure_vm;
 mod sol;
 
-use baton_agent::{Agent, Mode, RunError, Session};
+use baton_agent::{Agent, Mode, Polling, RunError, Session};
+
+/// Makes a scheduler that decides for all CPUs, and polls on the CPU of this number.
+pub type MakePolling = fn(Agent, usize) -> Box<dyn Polling>;
 
 /// A scheduler for agents, as `baton agent run` finds it.
 pub struct Native {
@@ -16,6 +19,8 @@ pub struct Native {
     pub is_per_cpu: bool,
     /// The `BATON_EV_*` that it wants messages about.
     pub events: u32,
+    /// Makes the scheduler for a model of the kernel. `None` if each CPU has an agent of its own.
+    pub polling: Option<MakePolling>,
     begin: fn(Agent, Mode) -> Result<Box<dyn Session>, RunError>,
 }
 

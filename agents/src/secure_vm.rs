@@ -40,6 +40,7 @@ pub const SECURE_VM: Native = Native {
     name: "secure_vm",
     is_per_cpu: true,
     events: 0,
+    polling: None,
     begin: |agent, mode| match mode {
         Mode::PerCpu => Ok(Box::new(SecureVm::new(agent)?)),
         Mode::Global(_) => Err(RunError::Policy(

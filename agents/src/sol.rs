@@ -6,10 +6,13 @@
 //! the model.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use baton_abi::BatonToken;
-use baton_agent::{schedule, Agent, Choice, Ended, Message, Mode, RunError, Scheduler, Session};
+use baton_agent::{
+    schedule, Agent, Choice, Ended, Message, Mode, Poller, RunError, Scheduler, Session,
+};
 
 use crate::Native;
 
@@ -18,6 +21,10 @@ pub const SOL: Native = Native {
     name: "sol",
     is_per_cpu: false,
     events: 0,
+    polling: Some(|agent, own| {
+        let sol = Sol::new(&agent, own);
+        Box::new(Poller::new(Rc::new(agent), own, sol))
+    }),
     begin: |agent, mode| match mode {
         Mode::Global(own) => Ok(Box::new(Polling {
             agent,

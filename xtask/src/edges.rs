@@ -40,6 +40,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("baton-agent", &["baton-abi", "baton-native", "baton-trace"]),
     ("baton-agents", &["baton-abi", "baton-agent"]),
+    (
+        "baton-enclave",
+        &[
+            "baton-abi",
+            "baton-agent",
+            "baton-native",
+            "baton-native-glue",
+        ],
+    ),
     ("baton-hints", &["baton-abi", "baton-message", POLICY]),
     ("baton-runtime", &["baton-hints", POLICY]),
     ("baton-conformance", &[]),
@@ -50,8 +59,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "baton",
             "baton-abi",
+            "baton-agent",
             "baton-conformance",
             "baton-core",
+            "baton-enclave",
             "baton-linked",
             "baton-native",
             "baton-seam",
@@ -64,6 +75,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "baton",
             "baton-abi",
+            "baton-agent",
+            "baton-enclave",
             "baton-conformance",
             "baton-core",
             "baton-linked",

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use object::{Object, ObjectSegment};
 use rustix::fs::{memfd_create, MemfdFlags};
 use rustix::process::{kill_process, Pid, Signal};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -188,13 +189,28 @@ fn open(path: &Path) -> Result<Policy> {
 fn open_again(path: &Path) -> Result<Policy> {
     let failed = |e: io::Error| Error::file(path.display(), &e);
     let bytes = fs::read(path).map_err(failed)?;
+    let loaded = loaded_part(&bytes).ok_or_else(|| {
+        let what = format!("{} is no library", path.display());
+        Error::user(what, "build it again: baton build POLICY")
+    })?;
     let memory = memfd_create("baton-policy", MemfdFlags::CLOEXEC);
     let mut copy = File::from(memory.map_err(|e| failed(e.into()))?);
-    copy.write_all(&bytes).map_err(failed)?;
+    copy.write_all(loaded).map_err(failed)?;
     let policy = open(Path::new(&format!("/proc/self/fd/{}", copy.as_raw_fd())))?;
     // The file stays open, so that the next one has another name. A library is never unloaded.
     let _ = copy.into_raw_fd();
     Ok(policy)
+}
+
+/// The part of a library that is loaded. What follows, such as symbols for a debugger, is most of
+/// the file, and each version would keep it in memory.
+fn loaded_part(library: &[u8]) -> Option<&[u8]> {
+    let file = object::File::parse(library).ok()?;
+    let end = file.segments().map(|segment| {
+        let (at, size) = segment.file_range();
+        at.saturating_add(size)
+    });
+    library.get(..usize::try_from(end.max()?).ok()?)
 }
 
 /// Does the process have a handler for USR1, which would end it otherwise?

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * BATON_AGENT_IOC_COMMIT: transactions for several CPUs by one call. Process context.
+ * Requests of an agent that reach CPUs. Process context.
  *
+ * BATON_AGENT_IOC_COMMIT: transactions for several CPUs by one call.
  * The agent may also write a transaction into the shared memory itself (pick.c has the states).
  * Here the kernel does so, and says at once which transactions cannot hold. A CPU checks its
  * transaction again when it takes it, as the task may have moved on by then.
@@ -190,4 +191,33 @@ int baton_commit(struct session *session, struct baton_agent_commits __user *use
 	    put_user(arg.accepted, &user->accepted))
 		return -EFAULT;
 	return 0;
+}
+
+/* BATON_AGENT_IOC_KICK */
+int baton_kick(struct session *session, const struct baton_agent_kick __user *user)
+{
+	struct baton_agent_kick arg;
+	int err = 0;
+	u32 i;
+
+	if (copy_from_user(&arg, user, sizeof(arg)))
+		return -EFAULT;
+	if (arg.count > BATON_AGENT_CPUS_AT_ONCE)
+		return -EINVAL;
+	for (i = 0; i < arg.count; i++) {
+		u32 cpu = arg.cpus[i] & ~(BATON_KICK_PREEMPT | BATON_AGENT_KICK_AGENT);
+
+		/*
+		 * An agent may disturb only CPUs on which its enclave is asked. One that has just
+		 * gone offline does not keep the others from being kicked.
+		 */
+		if (cpu >= session->nr_cpus || !READ_ONCE(session->cpus[cpu].online))
+			err = -EINVAL;
+		else if (arg.cpus[i] & BATON_AGENT_KICK_AGENT)
+			baton_serve_alert(&session->served[cpu], cpu,
+					  arg.cpus[i] & BATON_KICK_PREEMPT);
+		else
+			baton_kick_cpu(cpu, arg.cpus[i] & BATON_KICK_PREEMPT);
+	}
+	return err;
 }

@@ -151,6 +151,12 @@ void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
 
 /* commit.c */
 int baton_commit(struct session *session, struct baton_agent_commits __user *user);
+int baton_kick(struct session *session, const struct baton_agent_kick __user *user);
+
+/* memory.c */
+bool baton_memory_make(struct session *session, const struct baton_env *env);
+void baton_memory_layout(const struct session *session, struct baton_agent_attach *arg);
+void baton_memory_free(struct session *session);
 
 /* serve.c: agents of CPUs */
 int baton_serve(struct session *session, const struct baton_agent_serve __user *user);

@@ -20,8 +20,6 @@
 #include "enclave.h"
 #include "register.h"
 
-#define BYTES_MAX (1ULL << 32)
-
 /* An open file of an enclave. */
 struct opened {
 	struct enclave *enclave;
@@ -34,73 +32,27 @@ static struct task_struct *beginner;
 
 static void free_session(struct session *session)
 {
-	vfree(session->head);
-	vfree(session->transactions);
-	kvfree(session->topology);
-	kvfree(session->waking);
-	vfree(session->served);
+	baton_memory_free(session);
 	put_pid(session->process);
 	baton_enclave_put(session->enclave);
 	kfree(session);
-}
-
-static bool make_memory(struct session *session, const struct baton_env *env)
-{
-	u32 words = DIV_ROUND_UP(env->nr_cpus, 64);
-	u64 cpus = PAGE_SIZE;
-	u64 tasks = PAGE_ALIGN(cpus + (u64)env->nr_cpus * sizeof(*session->cpus));
-	u64 masks = PAGE_ALIGN(tasks + (u64)env->max_tasks * sizeof(*session->tasks));
-	u64 rings = PAGE_ALIGN(masks + (u64)env->max_tasks * words * sizeof(*session->masks));
-	u64 status = PAGE_ALIGN(rings + (u64)env->nr_cpus * session->entries *
-						sizeof(*session->rings));
-	u64 standby = PAGE_ALIGN((u64)env->nr_cpus * sizeof(*session->transactions));
-	u64 shared = PAGE_ALIGN(standby + sizeof(*session->standby) +
-				BATON_AGENT_STANDBY * sizeof(*session->tokens));
-
-	if (status > BYTES_MAX)
-		return false;
-	session->head = vmalloc_user(status);
-	session->transactions = vmalloc_user(shared);
-	session->topology = kvmemdup(env->cpus, env->nr_cpus * sizeof(*env->cpus), GFP_KERNEL);
-	session->waking = kvcalloc(env->max_tasks, sizeof(*session->waking), GFP_KERNEL);
-	session->served = vzalloc(array_size(env->nr_cpus, sizeof(*session->served)));
-	if (!session->head || !session->transactions || !session->topology || !session->waking ||
-	    !session->served)
-		return false;
-	session->cpus = (void *)session->head + cpus;
-	session->tasks = (void *)session->head + tasks;
-	session->words = words;
-	session->masks = (void *)session->head + masks;
-	session->rings = (void *)session->head + rings;
-	session->status_size = status;
-	session->standby = (void *)session->transactions + standby;
-	session->tokens = (void *)(session->standby + 1);
-	session->shared_size = shared;
-	return true;
 }
 
 /* The policy's `create`. */
 static void *agent_create(const struct baton_env *env)
 {
 	struct session *session = beginning;
-	u32 i;
 
 	if (beginner != current) {
 		strscpy(env->message, "an enclave is started by its agent: see baton agent run",
 			BATON_MESSAGE_LEN);
 		return NULL;
 	}
-	session->nr_cpus = env->nr_cpus;
-	session->nr_slots = env->max_tasks;
-	if (!make_memory(session, env)) {
+	if (!baton_memory_make(session, env)) {
 		strscpy(env->message, "there is no memory for the enclave's rings",
 			BATON_MESSAGE_LEN);
 		return NULL;
 	}
-	for (i = 0; i < env->nr_cpus; i++)
-		session->cpus[i].online = env->cpus[i].online;
-	for (i = 0; i < env->max_tasks; i++)
-		session->waking[i].waker = -1;
 	baton_serve_init(session);
 	return session;
 }
@@ -157,16 +109,7 @@ static int begin(struct opened *opened, struct baton_agent_attach *arg)
 	for (cpu = 0; cpu < session->nr_cpus; cpu++)
 		if (READ_ONCE(session->cpus[cpu].online))
 			baton_kick_cpu(cpu, false);
-	arg->nr_cpus = session->nr_cpus;
-	arg->nr_slots = session->nr_slots;
-	arg->entries = session->entries;
-	arg->cpus = (void *)session->cpus - (void *)session->head;
-	arg->tasks = (void *)session->tasks - (void *)session->head;
-	arg->masks = (void *)session->masks - (void *)session->head;
-	arg->rings = (void *)session->rings - (void *)session->head;
-	arg->status_size = session->status_size;
-	arg->standby = (void *)session->standby - (void *)session->transactions;
-	arg->shared_size = session->shared_size;
+	baton_memory_layout(session, arg);
 	return 0;
 }
 
@@ -272,35 +215,6 @@ static int fail(struct session *session, const struct baton_agent_fail __user *u
 	return 0;
 }
 
-/* BATON_AGENT_IOC_KICK */
-static int kick(struct session *session, const struct baton_agent_kick __user *user)
-{
-	struct baton_agent_kick arg;
-	int err = 0;
-	u32 i;
-
-	if (copy_from_user(&arg, user, sizeof(arg)))
-		return -EFAULT;
-	if (arg.count > BATON_AGENT_CPUS_AT_ONCE)
-		return -EINVAL;
-	for (i = 0; i < arg.count; i++) {
-		u32 cpu = arg.cpus[i] & ~(BATON_KICK_PREEMPT | BATON_AGENT_KICK_AGENT);
-
-		/*
-		 * An agent may disturb only CPUs on which its enclave is asked. One that has just
-		 * gone offline does not keep the others from being kicked.
-		 */
-		if (cpu >= session->nr_cpus || !READ_ONCE(session->cpus[cpu].online))
-			err = -EINVAL;
-		else if (arg.cpus[i] & BATON_AGENT_KICK_AGENT)
-			baton_serve_alert(&session->served[cpu], cpu,
-					  arg.cpus[i] & BATON_KICK_PREEMPT);
-		else
-			baton_kick_cpu(cpu, arg.cpus[i] & BATON_KICK_PREEMPT);
-	}
-	return err;
-}
-
 /* BATON_AGENT_IOC_TOPOLOGY */
 static int topology(const struct session *session, struct baton_agent_topology __user *user)
 {
@@ -324,7 +238,7 @@ static int perform(struct session *session, unsigned int cmd, void __user *user)
 	case BATON_AGENT_IOC_TOPOLOGY:
 		return topology(session, user);
 	case BATON_AGENT_IOC_KICK:
-		return kick(session, user);
+		return baton_kick(session, user);
 	case BATON_AGENT_IOC_SERVE:
 		return baton_serve(session, user);
 	case BATON_AGENT_IOC_LEAVE:

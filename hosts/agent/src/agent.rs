@@ -14,6 +14,7 @@ use baton_abi::*;
 use rustix::io::Errno;
 use rustix::ioctl::{self, Opcode};
 use rustix::mm::ProtFlags;
+use rustix::time::{clock_gettime, ClockId};
 
 use crate::map::Map;
 
@@ -70,11 +71,53 @@ pub struct Failure {
 /// Messages are read from one ring for each CPU. A ring has one reader at a time: the caller sees
 /// to that. All other functions may be called by several threads at once.
 pub struct Agent {
-    file: File,
+    port: Port,
     layout: BatonAgentAttach,
     status: Map,
     shared: Map,
     topology: Vec<BatonCpu>,
+}
+
+/// Where the requests of an agent go.
+enum Port {
+    /// The enclave's device.
+    Device(File),
+    /// A model of the kernel.
+    Model(Box<dyn Requests>),
+}
+
+/// What answers the requests of an agent where there is no device: a model of the kernel half, for
+/// the simulator and the checker.
+pub trait Requests: Send + Sync {
+    /// `BATON_AGENT_IOC_KICK`
+    fn kick(&self, kick: &mut BatonAgentKick) -> Result<(), Errno>;
+
+    /// `BATON_AGENT_IOC_COMMIT`
+    fn commit(&self, commits: &mut BatonAgentCommits) -> Result<(), Errno>;
+
+    /// `BATON_AGENT_IOC_FAIL`
+    fn fail(&self, fail: &BatonAgentFail) -> Result<(), Errno>;
+
+    /// The time, ns.
+    fn now(&self) -> u64;
+}
+
+/// The memory that a model shares with its agent.
+pub struct Shared {
+    /// The status mapping.
+    pub status: *mut u8,
+    /// The shared mapping.
+    pub shared: *mut u8,
+    /// Where everything is in them.
+    pub layout: BatonAgentAttach,
+    /// The place of each CPU in the machine.
+    pub topology: Vec<BatonCpu>,
+}
+
+/// The time of the monotonic clock, ns.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn field<const N: usize>(text: &str) -> [u8; N] {
@@ -145,12 +188,38 @@ impl Agent {
         });
         let topology = topology.collect::<Result<_, _>>().map_err(refused)?;
         Ok(Self {
-            file,
+            port: Port::Device(file),
             layout,
             status,
             shared,
             topology,
         })
+    }
+
+    /// The agent of an enclave whose kernel half is a model.
+    ///
+    /// # Safety
+    /// Shared-memory: both mappings have the sizes and the contents that the layout says, and they
+    /// live as long as the result.
+    pub unsafe fn of_model(shared: Shared, requests: Box<dyn Requests>) -> Self {
+        let layout = shared.layout;
+        Self {
+            port: Port::Model(requests),
+            // SAFETY: Shared-memory. As the caller promises.
+            status: unsafe { Map::of(shared.status, layout.status_size) },
+            // SAFETY: Shared-memory. As the caller promises.
+            shared: unsafe { Map::of(shared.shared, layout.shared_size) },
+            layout,
+            topology: shared.topology,
+        }
+    }
+
+    /// The time, ns: that of the monotonic clock, or of the model.
+    pub fn now(&self) -> u64 {
+        match &self.port {
+            Port::Device(_) => monotonic(),
+            Port::Model(model) => model.now(),
+        }
     }
 
     /// The place of each CPU in the machine. CPUs of other partitions count as offline.
@@ -368,7 +437,10 @@ impl Agent {
                 cpus: [0; BATON_AGENT_CPUS_AT_ONCE],
             };
             kick.cpus[..part.len()].copy_from_slice(part);
-            request::<BATON_AGENT_IOC_KICK, _>(&self.file, &mut kick)
+            match &self.port {
+                Port::Device(file) => request::<BATON_AGENT_IOC_KICK, _>(file, &mut kick),
+                Port::Model(model) => model.kick(&mut kick),
+            }
         };
         let parts = cpus.chunks(BATON_AGENT_CPUS_AT_ONCE);
         parts.map(kick).fold(Ok(()), Result::and)
@@ -402,8 +474,19 @@ impl Agent {
         if commits.is_empty() {
             return Ok(0);
         }
-        request::<BATON_AGENT_IOC_COMMIT, _>(&self.file, &mut ask)?;
+        match &self.port {
+            Port::Device(file) => request::<BATON_AGENT_IOC_COMMIT, _>(file, &mut ask)?,
+            Port::Model(model) => model.commit(&mut ask)?,
+        }
         Ok(ask.accepted)
+    }
+
+    /// The device. `OPNOTSUPP` for a model, where no thread is the agent of a CPU.
+    fn device(&self) -> Result<&File, Errno> {
+        match &self.port {
+            Port::Device(file) => Ok(file),
+            Port::Model(_) => Err(Errno::OPNOTSUPP),
+        }
     }
 
     /// Makes this thread the agent of the CPU to which it is bound.
@@ -412,24 +495,26 @@ impl Agent {
             cpu: cpu as u32,
             reserved: 0,
         };
-        request::<BATON_AGENT_IOC_SERVE, _>(&self.file, &mut serve)
+        request::<BATON_AGENT_IOC_SERVE, _>(self.device()?, &mut serve)
     }
 
     /// Ends [`Agent::serve`], for a CPU that went offline or is no longer the enclave's. `SRCH` if
     /// this thread is the agent of no CPU.
     pub fn leave(&self) -> Result<(), Errno> {
+        let file = self.device()?;
         // SAFETY: Sized-request. The request has no argument.
-        unsafe { ioctl::ioctl(&self.file, ioctl::NoArg::<BATON_AGENT_IOC_LEAVE>::new()) }
+        unsafe { ioctl::ioctl(file, ioctl::NoArg::<BATON_AGENT_IOC_LEAVE>::new()) }
     }
 
     /// For the agent of a CPU: gives way until there are messages for the CPU, or for that long.
     /// `SHUTDOWN` when the enclave no longer asks this agent.
     pub fn wait(&self, longest: Option<Duration>) -> Result<(), Errno> {
+        let file = self.device()?;
         let after = longest.map_or(0, |time| time.as_nanos().max(1) as usize);
         // SAFETY: Sized-request. The request has a number for its argument, and no structure.
         unsafe {
             let wait = ioctl::IntegerSetter::<BATON_AGENT_IOC_WAIT>::new_usize(after);
-            ioctl::ioctl(&self.file, wait)
+            ioctl::ioctl(file, wait)
         }
     }
 
@@ -455,6 +540,9 @@ impl Agent {
             file: field(&failure.file),
             message: field(&failure.message),
         };
-        request::<BATON_AGENT_IOC_FAIL, _>(&self.file, &mut fail)
+        match &self.port {
+            Port::Device(file) => request::<BATON_AGENT_IOC_FAIL, _>(file, &mut fail),
+            Port::Model(model) => model.fail(&fail),
+        }
     }
 }

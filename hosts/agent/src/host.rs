@@ -13,7 +13,6 @@ use Ordering::{Acquire, Relaxed, Release};
 
 use baton_abi::{BatonFaultKind, BatonReplyAnswer, BATON_MAX_LOCKS};
 use baton_native::{NativeHost, Panic, Recording, Table};
-use rustix::time::{clock_gettime, ClockId};
 
 use crate::agent::Agent;
 use crate::record::{self, Tape};
@@ -75,12 +74,6 @@ impl Services {
     fn claim(&self, cpu: usize) -> bool {
         self.is_idle(cpu) && !self.claimed[cpu].swap(true, Relaxed)
     }
-}
-
-/// The time of the monotonic clock, ns.
-pub(crate) fn now() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// A fault of the call under way on this thread.
@@ -173,6 +166,11 @@ fn release_all() {
     }
 }
 
+/// Random numbers of this thread begin anew, at the time of the next one.
+pub(crate) fn reset_random() {
+    RANDOM.set(0);
+}
+
 fn set_fault(kind: BatonFaultKind, message: &str) {
     FAULT.set(Some(Fault {
         kind,
@@ -187,6 +185,12 @@ fn fail(kind: BatonFaultKind, message: &str) -> bool {
     set_fault(kind, message);
     AgentHost::note_failure(kind);
     false
+}
+
+/// Does this thread execute the code of an agent's policy? It changes nothing, so a signal handler
+/// may call it.
+pub fn is_in_policy() -> bool {
+    !SERVICES.get().is_null()
 }
 
 pub(crate) fn with<R>(f: impl FnOnce(&Services) -> R) -> R {
@@ -281,14 +285,14 @@ impl NativeHost for AgentHost {
     }
 
     fn now() -> u64 {
-        now()
+        with(|services| services.agent.now())
     }
 
     fn random() -> u64 {
         // xorshift64, as in hosts/kernel/host.c; never 0
         let mut x = RANDOM.get();
         if x == 0 {
-            x = now() | 1;
+            x = Self::now() | 1;
         }
         x ^= x << 13;
         x ^= x >> 7;
@@ -298,7 +302,7 @@ impl NativeHost for AgentHost {
     }
 
     fn arm_timer(after_ns: u64) {
-        let at = now().saturating_add(after_ns).max(1);
+        let at = Self::now().saturating_add(after_ns).max(1);
         with(|services| services.timers[CPU.get()].store(at, Relaxed));
     }
 

@@ -20,8 +20,18 @@ impl Inbox {
 
     /// Hands all messages to `handle`. A message of a task whose earlier one is in a ring that is
     /// read later waits for the next call: true if any was read.
-    pub fn read(&mut self, agent: &Agent, mut handle: impl FnMut(&Message)) -> bool {
-        let mut has_read = false;
+    pub fn read(&mut self, agent: &Agent, handle: impl FnMut(&Message)) -> bool {
+        self.read_some(agent, usize::MAX, handle)
+    }
+
+    /// As [`Inbox::read`], for at most so many messages.
+    pub fn read_some(
+        &mut self,
+        agent: &Agent,
+        most: usize,
+        mut handle: impl FnMut(&Message),
+    ) -> bool {
+        let mut count = 0;
         for cpu in 0..agent.nr_cpus() {
             while let Some(message) = agent.peek(cpu) {
                 let slot = message.slot as usize;
@@ -39,10 +49,13 @@ impl Inbox {
                     }
                 }
                 agent.advance(cpu);
-                has_read = true;
+                count += 1;
+                if count == most {
+                    return true;
+                }
             }
         }
-        has_read
+        count > 0
     }
 
     /// Messages were lost: forgets those that are unread, and takes up the number of each slot's

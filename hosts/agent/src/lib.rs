@@ -27,10 +27,11 @@ mod serve;
 mod session;
 mod version;
 
-pub use agent::{device_of, Agent, AttachError, Failure, Message};
+pub use agent::{device_of, Agent, AttachError, Failure, Message, Requests, Shared};
+pub use host::is_in_policy;
 pub use inbox::Inbox;
 pub use runner::{Kicks, Mode, Runner};
-pub use scheduler::{schedule, Choice, Scheduler};
+pub use scheduler::{schedule, Choice, Poller, Polling, Scheduler};
 pub use serve::{serve, PerCpu, Turn};
 pub use session::{Ended, Open, RunError, Session};
 pub use version::{NotUpgraded, Upgraded};

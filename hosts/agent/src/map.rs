@@ -11,10 +11,11 @@ use std::sync::atomic::AtomicU32;
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 
-/// A shared mapping of a file.
+/// A shared mapping of a file, or memory that a model of the kernel owns.
 pub(crate) struct Map {
     at: *mut u8,
     size: usize,
+    is_mapped: bool,
 }
 
 // SAFETY: Shared-memory. The mapping lives as long as this value, and all accesses are atomic or
@@ -40,7 +41,21 @@ impl Map {
         Ok(Self {
             at: at.cast(),
             size,
+            is_mapped: true,
         })
+    }
+
+    /// Memory of a model.
+    ///
+    /// # Safety
+    /// Shared-memory: there are `size` bytes at `at`, aligned to a page, as long as the result
+    /// lives.
+    pub unsafe fn of(at: *mut u8, size: u64) -> Self {
+        Self {
+            at,
+            size: size as usize,
+            is_mapped: false,
+        }
     }
 
     /// The place of element `index` of an array at `offset`. Panics outside of the mapping.
@@ -76,6 +91,9 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
+        if !self.is_mapped {
+            return;
+        }
         // SAFETY: New-mapping. Nothing refers to it any more. It can fail only for a wrong address.
         let _ = unsafe { mm::munmap(self.at.cast(), self.size) };
     }

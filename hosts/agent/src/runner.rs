@@ -27,6 +27,7 @@ use crate::agent::{Agent, Failure, Message};
 use crate::gates::Gates;
 use crate::host::{self, Services};
 use crate::record::{self, Tape};
+use crate::scheduler::Polling;
 use crate::serve::{bind, serve, PerCpu, Turn};
 use crate::session::{Ended, Open, RunError, Session};
 use crate::version::{NotUpgraded, Upgraded, Version, Versions, PAUSE};
@@ -76,6 +77,47 @@ pub struct Kicks {
     pub served: Option<usize>,
 }
 
+/// What became of a look at the rings.
+pub(crate) struct Round {
+    /// A message was answered.
+    had_work: bool,
+    /// Messages are left that waited for others, which may have been read after them.
+    is_left: bool,
+}
+
+/// See [`Runner::polling`].
+struct Polled {
+    // Has a version of the policy, the last of which the runner drops.
+    kicks: Kicks,
+    runner: Runner,
+}
+
+impl Polling for Polled {
+    fn turn(&mut self, most: usize) -> bool {
+        let own = self.runner.services.own.expect("it is a global agent");
+        let lost = self.runner.agent().lost();
+        if lost != 0 {
+            // Where there is a kernel, another session begins.
+            let message = format!(
+                "{lost} messages found no room: a policy cannot be told that it missed them"
+            );
+            self.runner.report(&Failure {
+                kind: BatonFaultKind::AgentGone,
+                message,
+                ..failure_of(None, BatonMethod::None, 0)
+            });
+            return false;
+        }
+        self.runner.poll_once(own, &mut self.kicks, most)
+    }
+
+    fn timer(&self) -> Option<u64> {
+        let timers = self.runner.services.timers.iter();
+        let armed = timers.map(|at| at.load(Relaxed)).filter(|at| *at != 0);
+        armed.min()
+    }
+}
+
 impl Kicks {
     /// Adds a CPU, with flags of `BATON_AGENT_IOC_KICK`.
     pub fn add(&mut self, cpu: usize, flags: u16) {
@@ -111,6 +153,7 @@ impl Runner {
             .transpose()
             .map_err(RunError::Recording)?;
         policy.install(Some(services.table()));
+        host::reset_random();
         let instance = host::enter(&services, 0, || policy.make(&topology, slots, options))
             .map_err(RunError::Policy)?;
         Ok(Self {
@@ -146,12 +189,29 @@ impl Runner {
         record::use_lane(own);
         let mut kicks = self.kicks(None);
         while !self.is_over() && !self.agent().has_ended() && self.agent().lost() == 0 {
-            if self.begin_turn(own, &mut kicks) {
-                self.round(own, &mut kicks);
-                self.flush(&mut kicks);
-                self.end_turn(own);
-            }
+            self.poll_once(own, &mut kicks, usize::MAX);
             spin_loop();
+        }
+    }
+
+    /// A turn of a global agent, with at most so many messages. True if there was one.
+    fn poll_once(&self, own: usize, kicks: &mut Kicks, most: usize) -> bool {
+        if !self.begin_turn(own, kicks) {
+            return false;
+        }
+        let has_read = self.round(own, kicks, most).had_work;
+        self.flush(kicks);
+        self.end_turn(own);
+        has_read
+    }
+
+    /// The policy as a global agent, turn by turn, for a model of the kernel. It polls on the CPU
+    /// of its mode.
+    pub fn polling(self) -> impl Polling {
+        let kicks = self.kicks(None);
+        Polled {
+            kicks,
+            runner: self,
         }
     }
 
@@ -163,10 +223,9 @@ impl Runner {
         }
     }
 
-    /// Reads the rings of all CPUs and calls due timers. True if there was work and messages are
-    /// left: one of them may have waited for one that was read after it.
-    pub(crate) fn round(&self, own: usize, kicks: &mut Kicks) -> bool {
-        let (mut had_work, mut is_left) = (false, false);
+    /// Reads at most so many messages from the rings of all CPUs, and calls due timers.
+    pub(crate) fn round(&self, own: usize, kicks: &mut Kicks, most: usize) -> Round {
+        let (mut left, mut is_left) = (most, false);
         for cpu in 0..self.agent().nr_cpus() {
             while self.agent().has_message(cpu) {
                 let ring = if cpu == own {
@@ -179,23 +238,29 @@ impl Runner {
                     is_left = true;
                     break;
                 };
-                let has_read = self.read_ring(own, cpu, kicks);
+                let before = left;
+                self.read_ring(own, cpu, kicks, &mut left);
                 drop(ring);
-                had_work |= has_read;
-                if !has_read {
+                if left == before {
                     is_left = true;
                     break;
                 }
             }
         }
         self.call_timers(kicks);
-        had_work && is_left
+        Round {
+            had_work: left < most,
+            is_left,
+        }
     }
 
-    /// Answers the messages in the ring of a CPU, up to one that another agent must come before.
-    fn read_ring(&self, own: usize, cpu: usize, kicks: &mut Kicks) -> bool {
-        let mut had_work = false;
-        while let Some(message) = self.agent().peek(cpu) {
+    /// Answers the messages in the ring of a CPU, up to one that another agent must come before,
+    /// and at most `left`, which is counted down.
+    fn read_ring(&self, own: usize, cpu: usize, kicks: &mut Kicks, left: &mut usize) {
+        while *left > 0 {
+            let Some(message) = self.agent().peek(cpu) else {
+                break;
+            };
             if !self.is_next(&message) || self.is_for_another(own, &message) {
                 break;
             }
@@ -206,9 +271,8 @@ impl Runner {
                 self.seen[message.slot as usize].store(message.sequence, SeqCst);
             }
             self.agent().advance(cpu);
-            had_work = true;
+            *left -= 1;
         }
-        had_work
     }
 
     /// Has the policy seen all earlier messages of the task? One that it has not seen is in the
@@ -239,7 +303,9 @@ impl Runner {
     fn time_left(&self, cpu: usize) -> Option<Duration> {
         match self.services.timers[cpu].load(Relaxed) {
             0 => None,
-            at => Some(Duration::from_nanos(at.saturating_sub(host::now()).max(1))),
+            at => Some(Duration::from_nanos(
+                at.saturating_sub(self.agent().now()).max(1),
+            )),
         }
     }
 
@@ -247,7 +313,7 @@ impl Runner {
         for cpu in 0..self.services.timers.len() {
             let at = self.services.timers[cpu].load(Relaxed);
             if at != 0
-                && at <= host::now()
+                && at <= self.agent().now()
                 && self.services.timers[cpu]
                     .compare_exchange(at, 0, AcqRel, Relaxed)
                     .is_ok()
@@ -274,7 +340,7 @@ impl Runner {
             return None;
         }
         if let Some(tape) = tape {
-            ctx.now = host::now();
+            ctx.now = self.agent().now();
             tape.begin(method, ctx, &a, &b);
         }
         let answer = host::enter(&self.services, cpu, || {
@@ -400,7 +466,12 @@ impl PerCpu for Runner {
                 has_new_cpu: false,
             });
         }
-        while self.round(cpu, kicks) {}
+        loop {
+            let round = self.round(cpu, kicks, usize::MAX);
+            if !(round.had_work && round.is_left) {
+                break;
+            }
+        }
         let is_online = self.agent().is_online(cpu);
         if is_online {
             self.choose(cpu, kicks);

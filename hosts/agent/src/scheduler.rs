@@ -3,6 +3,7 @@
 //! CPUs. [`crate::Runner`] is for policies, which run in every host.
 
 use std::hint::spin_loop;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use baton_abi::{
@@ -49,11 +50,22 @@ pub trait Scheduler {
     }
 }
 
-/// The state of [`schedule`].
-struct Poller<'a, S> {
-    agent: &'a Agent,
+/// A global agent, turn by turn.
+pub trait Polling {
+    /// Answers at most so many messages, and does what else is due. True if there was a message.
+    fn turn(&mut self, most: usize) -> bool;
+
+    /// When the earliest of the timers expires, ns; `None` if none is armed.
+    fn timer(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A scheduler as a global agent.
+pub struct Poller<A, S> {
+    agent: A,
     own: usize,
-    scheduler: &'a mut S,
+    scheduler: S,
     /// Messages lost at the last look.
     lost: u64,
     inbox: Inbox,
@@ -71,28 +83,46 @@ pub fn schedule<S: Scheduler>(
     stop: &AtomicBool,
 ) -> Result<(), Errno> {
     bind(own)?;
-    let mut poller = Poller {
-        agent,
-        own,
-        scheduler,
-        lost: 0,
-        inbox: Inbox::new(agent),
-        found: vec![0; agent.nr_slots() as usize],
-        commits: Vec::new(),
-    };
+    let mut poller = Poller::new(agent, own, scheduler);
     while !agent.has_ended() && !stop.load(Relaxed) {
-        poller.turn();
+        poller.turn(usize::MAX);
         spin_loop();
     }
     Ok(())
 }
 
-impl<S: Scheduler> Poller<'_, S> {
-    fn turn(&mut self) {
+impl<S: Scheduler + ?Sized> Scheduler for &mut S {
+    fn ready(&mut self, agent: &Agent, task: &Message) {
+        S::ready(self, agent, task);
+    }
+
+    fn pick(&mut self, agent: &Agent, cpu: usize) -> Option<Choice> {
+        S::pick(self, agent, cpu)
+    }
+
+    fn gone(&mut self, agent: &Agent, task: &Message) {
+        S::gone(self, agent, task);
+    }
+
+    fn other(&mut self, agent: &Agent, message: &Message) {
+        S::other(self, agent, message);
+    }
+
+    fn reset(&mut self, agent: &Agent) {
+        S::reset(self, agent);
+    }
+
+    fn offer(&mut self, agent: &Agent) -> Option<BatonToken> {
+        S::offer(self, agent)
+    }
+}
+
+impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Polling for Poller<A, S> {
+    fn turn(&mut self, most: usize) -> bool {
         if self.agent.lost() != self.lost {
             self.resync();
         }
-        self.read();
+        let has_read = self.read(most);
         for cpu in 0..self.agent.nr_cpus() {
             if self.is_idle(cpu) {
                 self.serve(cpu, false);
@@ -100,19 +130,36 @@ impl<S: Scheduler> Poller<'_, S> {
         }
         self.flush();
         self.fill();
+        has_read
+    }
+}
+
+impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
+    /// A scheduler that polls on CPU `own`, which gets no tasks.
+    pub fn new(agent: A, own: usize, scheduler: S) -> Self {
+        Self {
+            own,
+            scheduler,
+            lost: 0,
+            inbox: Inbox::new(&agent),
+            found: vec![0; agent.nr_slots() as usize],
+            commits: Vec::new(),
+            agent,
+        }
     }
 
     /// Does the CPU wait for a task?
     fn is_idle(&self, cpu: usize) -> bool {
-        let agent = self.agent;
+        let agent = &*self.agent;
         let is_idle = agent.wants(cpu) && !agent.is_pending(cpu);
         is_idle && cpu != self.own && agent.is_online(cpu)
     }
 
-    /// Answers all messages.
-    fn read(&mut self) {
+    /// Answers messages.
+    fn read(&mut self, most: usize) -> bool {
+        let agent = self.agent.clone();
         let mut inbox = std::mem::take(&mut self.inbox);
-        inbox.read(self.agent, |message| {
+        let has_read = inbox.read_some(&agent, most, |message| {
             // A message without a number, such as a refusal, is not the one that was missed.
             let found = match message.sequence {
                 0 => 0,
@@ -121,12 +168,13 @@ impl<S: Scheduler> Poller<'_, S> {
             self.handle(message, found);
         });
         self.inbox = inbox;
+        has_read
     }
 
     /// Fills the standby ring. A CPU that found it empty has said so before.
     fn fill(&mut self) {
         while self.agent.can_offer() {
-            let Some(token) = self.scheduler.offer(self.agent) else {
+            let Some(token) = self.scheduler.offer(&self.agent) else {
                 return;
             };
             self.agent.offer(token);
@@ -148,24 +196,24 @@ impl<S: Scheduler> Poller<'_, S> {
             | M::TaskRestored
             | M::PickRefused => {
                 if found != message.token {
-                    self.scheduler.ready(self.agent, message);
+                    self.scheduler.ready(&self.agent, message);
                 }
             }
             M::TaskBlocked | M::TaskDequeued | M::TaskDeparted | M::TaskDead => {
-                self.scheduler.gone(self.agent, message);
+                self.scheduler.gone(&self.agent, message);
             }
             M::PickNextTask => {
                 if message.slot != u32::MAX {
                     self.serve(message.cpu as usize, true);
                 }
             }
-            _ => self.scheduler.other(self.agent, message),
+            _ => self.scheduler.other(&self.agent, message),
         }
     }
 
     /// Has a CPU run what the scheduler chooses, if anything.
     fn serve(&mut self, cpu: usize, preempt: bool) {
-        if let Some(Choice { token, slice }) = self.scheduler.pick(self.agent, cpu) {
+        if let Some(Choice { token, slice }) = self.scheduler.pick(&self.agent, cpu) {
             self.commits.push(BatonAgentCommit {
                 token,
                 slice,
@@ -216,15 +264,16 @@ impl<S: Scheduler> Poller<'_, S> {
             waker: -1,
             ..Default::default()
         };
-        self.scheduler.ready(self.agent, &task);
+        self.scheduler.ready(&self.agent, &task);
     }
 
     /// Messages were lost: what they said is in the status words.
     fn resync(&mut self) {
         self.lost = self.agent.lost();
-        self.scheduler.reset(self.agent);
+        self.scheduler.reset(&self.agent);
         let mut inbox = std::mem::take(&mut self.inbox);
-        inbox.resync(self.agent, |slot| {
+        let agent = self.agent.clone();
+        inbox.resync(&agent, |slot| {
             let word = self.agent.task(slot);
             let ours = word.flags & (BATON_AGENT_TASK_MEMBER | BATON_AGENT_TASK_AGENT);
             let is_waiting = ours == BATON_AGENT_TASK_MEMBER && word.token != 0;

@@ -26,6 +26,12 @@ pub struct Costs {
     /// What a task that comes to another CPU waits for memory, by what the two CPUs share: a core,
     /// a last-level cache, a node, nothing. As much as it lost on its own when others ran there.
     pub refill: [u64; 4],
+    /// From a message to when a polling agent sees it.
+    pub agent_message: u64,
+    /// What an agent takes to answer a message.
+    pub agent_work: u64,
+    /// An agent's system call that makes CPUs look at their transactions.
+    pub agent_commit: u64,
     /// The speed of a CPU whose SMT sibling is busy, in 1/1024 of its full speed.
     pub smt: u64,
 }
@@ -42,6 +48,9 @@ impl Default for Costs {
             idle_exit: 1_000,
             fork: 30_000,
             refill: [0, 2_000, 8_000, 20_000],
+            agent_message: 250,
+            agent_work: 250,
+            agent_commit: 650,
             smt: 640,
         }
     }
@@ -49,7 +58,7 @@ impl Default for Costs {
 
 impl Costs {
     /// All costs by name, for options and lists.
-    pub fn by_name(&mut self) -> [(&'static str, &mut u64); 13] {
+    pub fn by_name(&mut self) -> [(&'static str, &mut u64); 16] {
         let [core, llc, node, machine] = &mut self.refill;
         [
             ("tick", &mut self.tick),
@@ -64,6 +73,9 @@ impl Costs {
             ("refill_llc", llc),
             ("refill_node", node),
             ("refill_machine", machine),
+            ("agent_message", &mut self.agent_message),
+            ("agent_work", &mut self.agent_work),
+            ("agent_commit", &mut self.agent_commit),
             ("smt", &mut self.smt),
         ]
     }

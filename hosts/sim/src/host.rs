@@ -15,8 +15,10 @@ use baton_abi::{
     BATON_ABORTED, BATON_HINTS_MIN_ENTRIES, BATON_MAX_LOCKS,
 };
 use baton_core::{Core, CpuState, Fault, Host, PolicyEntry, Slot};
+use baton_enclave::Enclave;
 use baton_native::{Crash, Instance, NativeHost, Panic, Policy, Table};
 
+use crate::agent;
 use crate::fault::{self, LastWords};
 use crate::record::{self, Tape};
 use crate::rng::Rng;
@@ -59,6 +61,12 @@ pub(crate) struct SimHost {
     pub timers: RefCell<Vec<TimerRequest>>,
     pub kicks_all: Cell<bool>,
     pub evictions: RefCell<Vec<u32>>,
+    /// The enclave, whose instance is dropped before this host.
+    pub enclave: RefCell<Option<Arc<Enclave>>>,
+    /// CPUs that the agent makes look for a task, and whether their task is to be preempted.
+    pub agent_kicks: RefCell<Vec<(u32, bool)>>,
+    /// Number of times that the agent has acted.
+    agent_turns: Cell<u64>,
     /// Replies that the machine has not taken yet, with the slot of each.
     pub replies: RefCell<Vec<(u32, BatonHint)>>,
     pub reports: RefCell<Vec<BatonFault>>,
@@ -107,6 +115,9 @@ impl SimHost {
             timers: RefCell::default(),
             kicks_all: Cell::new(false),
             evictions: RefCell::default(),
+            enclave: RefCell::default(),
+            agent_kicks: RefCell::default(),
+            agent_turns: Cell::new(0),
             replies: RefCell::default(),
             reports: RefCell::default(),
             instances: RefCell::default(),
@@ -122,6 +133,16 @@ impl SimHost {
             checkpoint_every,
             tape: RefCell::new(tape),
         }
+    }
+
+    /// A turn of the agent, in which it calls its policy.
+    pub fn in_agent<R>(&self, turn: impl FnOnce() -> R) -> R {
+        self.agent_turns.set(self.agent_turns.get() + 1);
+        self.under_way
+            .begin(self.agent_turns.get(), BatonMethod::None);
+        let result = turn();
+        self.under_way.end();
+        result
     }
 
     /// Calls `note` with the recording and the current CPU, if there is a recording.
@@ -219,7 +240,7 @@ impl SimHost {
 
     /// baton_khost_may_run()
     #[inline]
-    fn task_may_run(&self, slot: u32, cpu: i32) -> bool {
+    pub fn task_may_run(&self, slot: u32, cpu: i32) -> bool {
         let (Some(facts), Ok(cpu)) = (self.facts.get(slot as usize), u32::try_from(cpu)) else {
             return false;
         };
@@ -367,17 +388,28 @@ pub(crate) fn with<R>(f: impl FnOnce(&SimCore<'_>, &SimHost) -> R) -> R {
 pub(crate) fn is_in_policy() -> bool {
     // SAFETY: On-stack. As in `with`.
     let host = unsafe { CORE.get().as_ref() }.map(Core::host);
-    host.is_some_and(|host| host.calling.get().is_some() || host.making.get().is_some())
+    let is_ours = |host: &SimHost| host.calling.get().is_some() || host.making.get().is_some();
+    host.is_some_and(is_ours) || baton_agent::is_in_policy()
 }
 
 /// Reports a crash that would have ended the process, as a fault of the last call on this CPU.
 pub(crate) fn crashed(crash: Crash) {
+    if baton_agent::is_in_policy() {
+        let words = LastWords {
+            message: crash.to_string(),
+            ..LastWords::default()
+        };
+        return agent::give_up(kind_of(crash), BatonMethod::None, 0, words);
+    }
     with(|_, host| host.say(&crash.to_string()));
-    fail(if crash == Crash::StackOverflow {
-        BatonFaultKind::StackOverflow
-    } else {
-        BatonFaultKind::Panic
-    });
+    fail(kind_of(crash));
+}
+
+fn kind_of(crash: Crash) -> BatonFaultKind {
+    match crash {
+        Crash::StackOverflow => BatonFaultKind::StackOverflow,
+        _ => BatonFaultKind::Panic,
+    }
 }
 
 /// Ends the call under way with a fault.

@@ -8,6 +8,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+pub mod agent;
 pub mod cost;
 pub mod demand;
 pub mod detail;
@@ -41,6 +42,8 @@ use baton_native::{contained, Instance, Policy};
 
 pub use outcome::Outcome;
 
+use agent::{AgentSpec, Side, Simulated};
+use baton_enclave::Enclave;
 use cost::Costs;
 use host::{is_in_policy, Installed, SimHost};
 use machine::Machine;
@@ -81,6 +84,8 @@ pub struct Config {
     /// The policies, in the order in which they are asked. The last one has the tasks that are
     /// assigned to none.
     pub policies: Vec<PolicySpec>,
+    /// An agent, which has the tasks that are assigned to none in the place of the last policy.
+    pub agent: Option<AgentSpec>,
     /// Further versions of policies, for [`world::Happening::Upgrade`].
     pub versions: Vec<Policy>,
     /// Groups whose tasks are assigned to a policy, with the place of that policy.
@@ -123,7 +128,8 @@ impl UnderWay {
         self.0.store(0, Relaxed);
     }
 
-    /// The number of the call, and that of its method. `None` between calls.
+    /// The number of the call, and that of its method, which is 0 in a turn of an agent. `None`
+    /// between calls.
     pub fn look(&self) -> Option<(u64, u32)> {
         Some(self.0.load(Relaxed))
             .filter(|&word| word != 0)
@@ -137,6 +143,7 @@ impl Config {
         Self {
             topology,
             policies: Vec::new(),
+            agent: None,
             versions: Vec::new(),
             assign: Vec::new(),
             seed: 1,
@@ -247,22 +254,27 @@ fn run_with(
     sink: Option<&mut dyn Sink>,
     tape: Option<(Tape, Option<u64>)>,
 ) -> Result<Outcome, SimError> {
-    if config.policies.is_empty() || config.policies.len() > baton_abi::BATON_MAX_POLICIES {
+    let policies = config.policies.len() + usize::from(config.agent.is_some());
+    if !(1..=baton_abi::BATON_MAX_POLICIES).contains(&policies) {
         return Err(SimError::Config(format!(
             "1 to {} policies can run",
             baton_abi::BATON_MAX_POLICIES
         )));
     }
-    if let Some((group, _)) = config
-        .assign
-        .iter()
-        .find(|(_, policy)| *policy >= config.policies.len())
-    {
+    if let Some((group, _)) = config.assign.iter().find(|(_, policy)| *policy >= policies) {
         return Err(SimError::Config(format!(
             "the group {group} is assigned to a policy that there is not"
         )));
     }
     let cpus = config.topology.cpus();
+    if let Some(agent) = &config.agent {
+        if cpus.len() < 2 || agent.cpu as usize >= cpus.len() {
+            return Err(SimError::Config(
+                "an agent polls on a CPU of the machine, and its tasks need another one".into(),
+            ));
+        }
+        baton_enclave::install(&Simulated);
+    }
     let slots: Vec<Slot> = (0..config.max_tasks).map(|_| Slot::default()).collect();
     let states: Vec<CpuState> = cpus.iter().map(|_| CpuState::default()).collect();
     let host = SimHost::new(
@@ -280,7 +292,7 @@ fn run_with(
     }
     let played = match begin {
         Begin::Anew(world) => guarded(&core, "made", || start(config, &core)).and_then(|started| {
-            started?;
+            let agent = started?;
             if core.host().checkpoint_every.is_some() {
                 guarded(&core, "saved", || {
                     core.host().checkpoint().map_err(|why| unsaved(&core, &why))
@@ -288,7 +300,13 @@ fn run_with(
             }
             play(
                 &core,
-                Machine::new(&core, config, world, sink.map(|sink| sink as &mut dyn Sink)),
+                Machine::new(
+                    &core,
+                    config,
+                    world,
+                    agent,
+                    sink.map(|sink| sink as &mut dyn Sink),
+                ),
             )
         }),
         Begin::There(scene, instance) => {
@@ -302,9 +320,15 @@ fn run_with(
             } = scene;
             instance.policy().install(Some(core.host().table()));
             core.host().clock.set(clock);
-            register(&core, &config.policies[0], instance);
-            let mut machine =
-                Machine::new(&core, config, world, sink.map(|sink| sink as &mut dyn Sink));
+            let policy = config.policies[0].policy;
+            register(&core, &policy.name(), policy.events(), instance);
+            let mut machine = Machine::new(
+                &core,
+                config,
+                world,
+                None,
+                sink.map(|sink| sink as &mut dyn Sink),
+            );
             machine
                 .resume(tasks, &online, &timers)
                 .map_err(SimError::Config)
@@ -342,6 +366,7 @@ fn play<'m>(core: &'m Core<'m, SimHost>, mut machine: Machine<'m>) -> Result<Out
         machine.judge_all();
     }) {
         core.host().has_crashed.set(true);
+        machine.abandon_agent();
         if let Some(policy) = core.host().making.take() {
             // A run with checkpoints has no upgrades, so the policy was saving its state.
             if core.host().checkpoint_every.is_some() {
@@ -389,8 +414,8 @@ fn end(core: &Core<'_, SimHost>) -> Result<(), SimError> {
     })
 }
 
-/// Makes the policies and starts them.
-fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<(), SimError> {
+/// Makes the policies and the agent, and starts them.
+fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<Option<Side>, SimError> {
     for spec in &config.policies {
         let host = core.host();
         spec.policy.install(Some(host.table()));
@@ -406,21 +431,45 @@ fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<(), SimError> {
                 .map_or(why.clone(), |words| format!("{why}: {words}"));
             SimError::Policy(name.clone(), format!("it could not be made: {why}"))
         })?;
-        register(core, spec, made);
+        register(core, &spec.policy.name(), spec.policy.events(), made);
     }
-    Ok(())
+    let agent = config.agent.as_ref();
+    agent
+        .map(|spec| start_agent(config, core, spec))
+        .transpose()
 }
 
-fn register(core: &Core<'_, SimHost>, spec: &PolicySpec, instance: Instance) {
+fn start_agent(
+    config: &Config,
+    core: &Core<'_, SimHost>,
+    spec: &AgentSpec,
+) -> Result<Side, SimError> {
+    let failed =
+        |why: String| SimError::Policy(spec.name.clone(), format!("it could not be made: {why}"));
+    let cpus = config.topology.cpus();
+    let (enclave, instance, events) =
+        Enclave::new(cpus, config.max_tasks, spec.entries, spec.events).map_err(failed)?;
+    let polling = (spec.make)(enclave.agent(cpus), spec.cpu as usize).map_err(failed)?;
+    register(core, &spec.name, events, instance);
+    core.host().enclave.replace(Some(enclave.clone()));
+    Ok(Side {
+        polling,
+        enclave,
+        cpu: spec.cpu,
+        busy_until: 0,
+        next: u64::MAX,
+        turn: 0,
+    })
+}
+
+fn register(core: &Core<'_, SimHost>, name: &str, events: u32, instance: Instance) {
     let host = core.host();
     host.instances.borrow_mut().push(instance);
     let version = host.instances.borrow().len();
     let entry = core
-        .register(spec.policy.events())
+        .register(events)
         .expect("there are no more than there are places");
-    host.names
-        .borrow_mut()
-        .push((entry.index(), spec.policy.name()));
+    host.names.borrow_mut().push((entry.index(), name.into()));
     core.start(entry, version)
         .expect("it has just been registered");
     core.set_default(Some(entry));

@@ -30,6 +30,10 @@ pub(crate) enum Next {
     Noise { cpu: u32, interrupt: bool },
     /// Another thread takes a CPU for a moment, to evict its task.
     Evict { cpu: u32 },
+    /// The agent of the enclave looks, if nothing has made it look before.
+    Agent { turn: u32 },
+    /// The agent makes a CPU look for a task.
+    Kick { cpu: u32, preempt: bool },
     /// The watch for stalls.
     Watch,
     /// The turn of a CPU ends, where all CPUs share one stream of instructions.

@@ -25,8 +25,16 @@ pub use spec::{Assign, Cost, Noisy, Offline, Part, Party, Shape, Sleeps, Swap, S
 pub struct Sim {
     /// Policies, in the order in which they are asked. The last one has the tasks that are assigned
     /// to no policy. A name or path, with or without options: wfq, wfq:period=6ms,credit=1ms.
-    #[arg(value_name = "POLICY", required_unless_present_any = ["compare", "workloads"])]
+    #[arg(value_name = "POLICY", required_unless_present_any = ["agent", "compare", "workloads"])]
     pub policies: Vec<Party>,
+    /// Run this policy, or scheduler that is written for agents, as the agent of an enclave. It has
+    /// the tasks that are assigned to no policy, and a CPU of its own. The costs agent_message,
+    /// agent_work and agent_commit say how late it is: see --cost.
+    #[arg(long, value_name = "POLICY", conflicts_with_all = ["compare", "sweep", "record", "upgrade"])]
+    pub agent: Option<Party>,
+    /// The CPU on which the agent polls.
+    #[arg(long, value_name = "CPU", default_value_t = 0, requires = "agent")]
+    pub agent_cpu: u32,
     /// The workload: a name with its keys, a recording as perf:FILE, an rt-app file in JSON, or
     /// several joined by +. See --workloads.
     #[arg(short, long, default_value = "pipe", value_name = "WORKLOAD")]

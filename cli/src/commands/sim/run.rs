@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
+use baton_abi::BATON_AGENT_ENTRIES;
+use baton_sim::agent::AgentSpec;
 use baton_sim::detail::{self, LIMIT_OF_ALL};
 use baton_sim::outcome::{Names, Outcome};
 use baton_sim::perfetto::Perfetto;
@@ -104,6 +106,11 @@ impl Job {
                 options: party.options.clone(),
             });
         }
+        config.agent = args
+            .agent
+            .as_ref()
+            .map(|party| agent(party, args.agent_cpu))
+            .transpose()?;
         config.jitter = args.jitter;
         config.duration = args.duration.as_nanos() as u64;
         config.stall = args.stall * 1_000_000;
@@ -113,6 +120,7 @@ impl Job {
             .policies
             .iter()
             .map(|spec| spec.policy.name())
+            .chain(config.agent.iter().map(|agent| agent.name.clone()))
             .collect();
         for assign in &args.assign {
             let policy = names::policy(&assign.policy).unwrap_or_default();
@@ -167,6 +175,12 @@ impl Job {
                     "give the machine more: --topology 1x2x1",
                 ));
             }
+            if args.agent.is_some() && offline.cpu == args.agent_cpu {
+                return Err(Error::user(
+                    format!("the agent polls on CPU {}", offline.cpu),
+                    "take another CPU offline, or give the agent another one: --agent-cpu",
+                ));
+            }
             if offline.cpu as usize >= config.topology.cpus().len() {
                 return Err(Error::user(
                     format!("there is no CPU {}", offline.cpu),
@@ -174,10 +188,15 @@ impl Job {
                 ));
             }
         }
-        let shown = parties.iter().map(|party| match party.options.is_empty() {
+        let name = |party: &Party| match party.options.is_empty() {
             true => party.policy.clone(),
             false => format!("{}:{}", party.policy, party.options),
-        });
+        };
+        let agent = args.agent.iter();
+        let shown = parties
+            .iter()
+            .map(name)
+            .chain(agent.map(|party| format!("agent {}", name(party))));
         Ok(Self {
             config,
             policy: shown.collect::<Vec<_>>().join(" "),
@@ -346,6 +365,36 @@ pub fn failed(error: SimError, record: &Path) -> Error {
     }
 }
 
+/// A policy, or a scheduler that is written for agents, as the agent of an enclave.
+fn agent(party: &Party, cpu: u32) -> Result<AgentSpec> {
+    let Some(native) = baton_agents::find(&party.policy) else {
+        let policy = baton_build::native(&party.policy)?;
+        return Ok(AgentSpec::of_policy(policy, &party.options, cpu));
+    };
+    let Some(polling) = native.polling else {
+        return Err(Error::user(
+            format!(
+                "{} has an agent on each CPU, which is not simulated",
+                native.name
+            ),
+            "baton agent run runs it in a guest: see docs/agents.md",
+        ));
+    };
+    if !party.options.is_empty() {
+        return Err(Error::user(
+            format!("{} has no options", native.name),
+            "leave them out",
+        ));
+    }
+    Ok(AgentSpec {
+        name: native.name.into(),
+        events: native.events,
+        cpu,
+        entries: BATON_AGENT_ENTRIES,
+        make: Arc::new(move |agent, own| Ok(polling(agent, own))),
+    })
+}
+
 /// Watches for calls that do not return, until the result is dropped.
 pub fn watched(config: &Config, policy: &str) -> mpsc::Sender<()> {
     let (running, over) = mpsc::channel::<()>();
@@ -361,9 +410,12 @@ fn watch(under_way: &UnderWay, policy: &str, over: &mpsc::Receiver<()>) {
     while over.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
         let now = under_way.look();
         if let Some((_, method)) = now.filter(|_| now == seen) {
-            let method = baton_abi::BATON_METHOD_NAMES
-                .get(method as usize)
-                .unwrap_or(&"?");
+            let method = match method {
+                0 => "a call of its agent",
+                method => baton_abi::BATON_METHOD_NAMES
+                    .get(method as usize)
+                    .unwrap_or(&"?"),
+            };
             eprintln!(
                 "FAULT of policy {policy}: does not return from {method}\n  at fault  the \
                  policy {policy}\n  message   a call has \

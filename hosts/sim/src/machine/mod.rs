@@ -10,6 +10,7 @@
 //! Time stands still while an event is handled. The cost of the kernel's own work (`Costs`) is
 //! added to the work of the task on that CPU, or to the delay of an interrupt.
 
+mod agent;
 mod change;
 mod class;
 mod hint;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use baton_abi::{BatonCtx, BatonHint, BATON_KICK_PREEMPT};
 use baton_core::CpuState;
 
+use crate::agent::Side;
 use crate::demand::{Demand, Shares};
 use crate::host::{SimCore, SimHost};
 use crate::idle::History;
@@ -161,6 +163,8 @@ pub(crate) struct Machine<'m> {
     arrivals: Vec<Option<(crate::world::Object, Item)>>,
     happenings: Vec<crate::world::Happening>,
     noise: Rng,
+    /// The agent of the enclave, if there is one.
+    agent: Option<Side>,
     stream: stream::Stream,
     /// When a recording's next checkpoint is due, ns.
     next_checkpoint: u64,
@@ -188,6 +192,7 @@ impl<'m> Machine<'m> {
         core: &'m SimCore<'m>,
         config: &'m Config,
         world: World,
+        agent: Option<Side>,
         sink: Option<&'m mut dyn Sink>,
     ) -> Self {
         let places = config.topology.cpus();
@@ -245,6 +250,7 @@ impl<'m> Machine<'m> {
             sources: Vec::new(),
             happenings: Vec::new(),
             noise: Rng::new(config.seed, u64::MAX - 1),
+            agent,
             stream: stream::Stream::default(),
             next_checkpoint: core.host().checkpoint_every.unwrap_or(u64::MAX),
             unsaved: None,
@@ -289,6 +295,7 @@ impl<'m> Machine<'m> {
             self.note_idle(cpu);
             self.begin_noise(cpu);
         }
+        self.begin_agent();
         self.queue.push(10_000_000, Next::Watch);
         while let Some((at, next)) = self.queue.pop() {
             let end = at.min(self.config.duration);
@@ -314,6 +321,7 @@ impl<'m> Machine<'m> {
                 self.happen(next);
             }
             self.look_at_stream();
+            self.look_at_agent();
             self.tell_load();
             if !self.host().reports.borrow().is_empty() {
                 break;
@@ -373,6 +381,8 @@ impl<'m> Machine<'m> {
             }
             Next::Noise { cpu, interrupt } => self.make_noise(cpu, interrupt),
             Next::Evict { cpu } => self.evict(cpu),
+            Next::Agent { turn } => self.agent_acts(turn),
+            Next::Kick { cpu, preempt } => self.agent_kicks(cpu, preempt),
             Next::Watch => self.watch(),
             Next::TurnEnds { turn } => self.turn_ends(turn),
             Next::Done { .. }
@@ -380,6 +390,11 @@ impl<'m> Machine<'m> {
             | Next::WakeUp { .. }
             | Next::HigherEnds { .. } => {}
         }
+    }
+
+    /// Leaves the agent as it is, after a crash in the middle of its work.
+    pub fn abandon_agent(&mut self) {
+        std::mem::forget(self.agent.take());
     }
 
     fn host(&self) -> &'m SimHost {

@@ -14,7 +14,7 @@ use crate::{faulty, machine, text};
 
 /// Two tasks that run and yield, and four that run and sleep. Two of these four are each bound to
 /// one CPU. The affinity of the first task changes every ms.
-fn world() -> World {
+pub fn world() -> World {
     let mut world = World::new();
     for _ in 0..2 {
         let mut works = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The behaviour of tasks on the simulated machine, under all policies.
 
+mod agents;
 mod arbiter;
 mod conforms;
 mod faults;

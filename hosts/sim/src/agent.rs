@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! An enclave of the simulated machine, and its agent. The kernel half is that of a real kernel
+//! (`baton_enclave`), and the agent's half that of a real agent (`baton_agent`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use baton_abi::{BatonAgentFail, BatonFaultKind, BatonMethod};
+use baton_agent::{Agent, Mode, Polling, Runner};
+use baton_core::{CpuState, Fault};
+use baton_enclave::{Enclave, Kernel};
+use baton_native::Policy;
+
+use crate::fault::{self, LastWords};
+use crate::host::with;
+
+/// Makes the agent's half of an enclave, which polls on the CPU of this number. The error is the
+/// scheduler's own message.
+pub type MakeAgent = dyn Fn(Agent, usize) -> Result<Box<dyn Polling>, String> + Send + Sync;
+
+/// An agent that schedules the tasks that are assigned to no policy. It polls on a CPU of its own,
+/// which runs nothing else.
+#[derive(Clone)]
+pub struct AgentSpec {
+    /// Name of the policy or scheduler.
+    pub name: String,
+    /// The `BATON_EV_*` that it wants messages about.
+    pub events: u32,
+    /// The CPU on which it polls.
+    pub cpu: u32,
+    /// Messages that the ring of a CPU holds, a power of two.
+    pub entries: u32,
+    /// Makes it.
+    pub make: Arc<MakeAgent>,
+}
+
+impl fmt::Debug for AgentSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on CPU {}", self.name, self.cpu)
+    }
+}
+
+impl AgentSpec {
+    /// A policy as an agent.
+    pub fn of_policy(policy: Policy, options: &str, cpu: u32) -> Self {
+        let options = options.to_owned();
+        let make = move |agent, own| -> Result<Box<dyn Polling>, String> {
+            let runner = Runner::new(policy, &options, agent, Mode::Global(own), None);
+            runner
+                .map(|runner| Box::new(runner.polling()) as Box<dyn Polling>)
+                .map_err(|why| why.to_string())
+        };
+        Self {
+            name: policy.name(),
+            events: policy.events(),
+            cpu,
+            entries: baton_abi::BATON_AGENT_ENTRIES,
+            make: Arc::new(make),
+        }
+    }
+}
+
+/// An agent of a run.
+pub(crate) struct Side {
+    pub polling: Box<dyn Polling>,
+    pub enclave: Arc<Enclave>,
+    /// The CPU on which it polls.
+    pub cpu: u32,
+    /// Until when it has work, ns.
+    pub busy_until: u64,
+    /// When it looks next, ns; `u64::MAX` if it has no reason to. The number of that look.
+    pub next: u64,
+    pub turn: u32,
+}
+
+/// The simulated kernel, as the kernel half sees it.
+pub(crate) struct Simulated;
+
+impl Kernel for Simulated {
+    fn cpu(&self) -> u32 {
+        with(|_, host| host.here.get())
+    }
+
+    fn may_run(&self, slot: u32, cpu: i32) -> bool {
+        with(|_, host| host.task_may_run(slot, cpu))
+    }
+
+    fn copy_mask(&self, slot: u32, mask: &mut [u64]) {
+        mask.fill(0);
+        with(|_, host| {
+            let set = host.facts[slot as usize].mask.get();
+            for cpu in (0..host.active.len()).filter(|cpu| host.mask_has(set, *cpu as u32)) {
+                mask[cpu / 64] |= 1 << (cpu % 64);
+            }
+        });
+    }
+
+    fn kick(&self, cpu: u32, preempt: bool) {
+        with(|_, host| host.agent_kicks.borrow_mut().push((cpu, preempt)));
+    }
+
+    fn fail(&self, report: &BatonAgentFail) {
+        if report.kind != BatonFaultKind::None as u32 {
+            let kind = BatonFaultKind::of(report.kind);
+            let words = LastWords {
+                message: text(&report.message),
+                file: text(&report.file),
+                line: report.line,
+            };
+            give_up(kind, BatonMethod::of(report.method), report.pid, words);
+        }
+    }
+
+    fn now(&self) -> u64 {
+        with(|_, host| host.clock.get().wrapping_add(host.now.get()))
+    }
+}
+
+fn text(field: &[u8]) -> String {
+    let end = field.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(&field[..end.unwrap_or(field.len())]).into_owned()
+}
+
+/// The agent's policy has failed.
+pub(crate) fn give_up(kind: BatonFaultKind, method: BatonMethod, pid: u32, words: LastWords) {
+    with(|core, host| {
+        let names = host.names.borrow();
+        let (index, name) = names.last().expect("an enclave is the last policy");
+        let fault = Fault {
+            kind,
+            method,
+            pid,
+            now: host.now.get(),
+        };
+        let mut reports = host.reports.borrow_mut();
+        let serial = reports.len() as u64 + 1;
+        let at = (host.now.get(), host.here.get());
+        let cpu: Option<&CpuState> = core.cpu(at.1 as i32);
+        reports.push(fault::report(
+            (*index, name),
+            &fault,
+            words,
+            at,
+            serial,
+            cpu,
+        ));
+    });
+}
