@@ -2,63 +2,15 @@
 //! An enclave of the simulated machine, and its agent. The kernel half is that of a real kernel
 //! (`baton_enclave`), and the agent's half that of a real agent (`baton_agent`).
 
-use std::fmt;
 use std::sync::Arc;
 
 use baton_abi::{BatonAgentFail, BatonFaultKind, BatonMethod};
-use baton_agent::{Agent, Mode, Polling, Runner};
+use baton_agent::Polling;
 use baton_core::{CpuState, Fault};
 use baton_enclave::{Enclave, Kernel};
-use baton_native::Policy;
 
 use crate::fault::{self, LastWords};
 use crate::host::with;
-
-/// Makes the agent's half of an enclave, which polls on the CPU of this number. The error is the
-/// scheduler's own message.
-pub type MakeAgent = dyn Fn(Agent, usize) -> Result<Box<dyn Polling>, String> + Send + Sync;
-
-/// An agent that schedules the tasks that are assigned to no policy. It polls on a CPU of its own,
-/// which runs nothing else.
-#[derive(Clone)]
-pub struct AgentSpec {
-    /// Name of the policy or scheduler.
-    pub name: String,
-    /// The `BATON_EV_*` that it wants messages about.
-    pub events: u32,
-    /// The CPU on which it polls.
-    pub cpu: u32,
-    /// Messages that the ring of a CPU holds, a power of two.
-    pub entries: u32,
-    /// Makes it.
-    pub make: Arc<MakeAgent>,
-}
-
-impl fmt::Debug for AgentSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} on CPU {}", self.name, self.cpu)
-    }
-}
-
-impl AgentSpec {
-    /// A policy as an agent.
-    pub fn of_policy(policy: Policy, options: &str, cpu: u32) -> Self {
-        let options = options.to_owned();
-        let make = move |agent, own| -> Result<Box<dyn Polling>, String> {
-            let runner = Runner::new(policy, &options, agent, Mode::Global(own), None);
-            runner
-                .map(|runner| Box::new(runner.polling()) as Box<dyn Polling>)
-                .map_err(|why| why.to_string())
-        };
-        Self {
-            name: policy.name(),
-            events: policy.events(),
-            cpu,
-            entries: baton_abi::BATON_AGENT_ENTRIES,
-            make: Arc::new(make),
-        }
-    }
-}
 
 /// An agent of a run.
 pub(crate) struct Side {

@@ -8,7 +8,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
-pub mod agent;
+mod agent;
 pub mod cost;
 pub mod demand;
 pub mod detail;
@@ -38,12 +38,13 @@ use std::sync::Arc;
 
 use baton_abi::BatonMethod;
 use baton_core::{Core, CpuState, Slot};
+use baton_enclave::Enclave;
 use baton_native::{contained, Instance, Policy};
 
+pub use baton_enclave::AgentSpec;
 pub use outcome::Outcome;
 
-use agent::{AgentSpec, Side, Simulated};
-use baton_enclave::Enclave;
+use agent::{Side, Simulated};
 use cost::Costs;
 use host::{is_in_policy, Installed, SimHost};
 use machine::Machine;
@@ -86,6 +87,8 @@ pub struct Config {
     pub policies: Vec<PolicySpec>,
     /// An agent, which has the tasks that are assigned to none in the place of the last policy.
     pub agent: Option<AgentSpec>,
+    /// The CPU on which the agent polls, and which runs nothing else.
+    pub agent_cpu: u32,
     /// Further versions of policies, for [`world::Happening::Upgrade`].
     pub versions: Vec<Policy>,
     /// Groups whose tasks are assigned to a policy, with the place of that policy.
@@ -144,6 +147,7 @@ impl Config {
             topology,
             policies: Vec::new(),
             agent: None,
+            agent_cpu: 0,
             versions: Vec::new(),
             assign: Vec::new(),
             seed: 1,
@@ -267,8 +271,8 @@ fn run_with(
         )));
     }
     let cpus = config.topology.cpus();
-    if let Some(agent) = &config.agent {
-        if cpus.len() < 2 || agent.cpu as usize >= cpus.len() {
+    if config.agent.is_some() {
+        if cpus.len() < 2 || config.agent_cpu as usize >= cpus.len() {
             return Err(SimError::Config(
                 "an agent polls on a CPU of the machine, and its tasks need another one".into(),
             ));
@@ -449,13 +453,13 @@ fn start_agent(
     let cpus = config.topology.cpus();
     let (enclave, instance, events) =
         Enclave::new(cpus, config.max_tasks, spec.entries, spec.events).map_err(failed)?;
-    let polling = (spec.make)(enclave.agent(cpus), spec.cpu as usize).map_err(failed)?;
+    let polling = (spec.make)(enclave.agent(cpus), config.agent_cpu as usize).map_err(failed)?;
     register(core, &spec.name, events, instance);
     core.host().enclave.replace(Some(enclave.clone()));
     Ok(Side {
         polling,
         enclave,
-        cpu: spec.cpu,
+        cpu: config.agent_cpu,
         busy_until: 0,
         next: u64::MAX,
         turn: 0,

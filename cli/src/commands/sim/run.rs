@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
-use baton_abi::BATON_AGENT_ENTRIES;
-use baton_sim::agent::AgentSpec;
+use baton_agents::Native;
 use baton_sim::detail::{self, LIMIT_OF_ALL};
 use baton_sim::outcome::{Names, Outcome};
 use baton_sim::perfetto::Perfetto;
@@ -18,7 +17,7 @@ use baton_sim::report::Run;
 use baton_sim::timeline::Collector;
 use baton_sim::trace::{Event, Sink};
 use baton_sim::world::{Happening, TaskRef, World};
-use baton_sim::{Config, Noise, PolicySpec, SimError, UnderWay};
+use baton_sim::{AgentSpec, Config, Noise, PolicySpec, SimError, UnderWay};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Offline, Part, Party, Sim};
@@ -106,11 +105,8 @@ impl Job {
                 options: party.options.clone(),
             });
         }
-        config.agent = args
-            .agent
-            .as_ref()
-            .map(|party| agent(party, args.agent_cpu))
-            .transpose()?;
+        config.agent = args.agent.as_ref().map(agent).transpose()?;
+        config.agent_cpu = args.agent_cpu;
         config.jitter = args.jitter;
         config.duration = args.duration.as_nanos() as u64;
         config.stall = args.stall * 1_000_000;
@@ -366,19 +362,10 @@ pub fn failed(error: SimError, record: &Path) -> Error {
 }
 
 /// A policy, or a scheduler that is written for agents, as the agent of an enclave.
-fn agent(party: &Party, cpu: u32) -> Result<AgentSpec> {
+fn agent(party: &Party) -> Result<AgentSpec> {
     let Some(native) = baton_agents::find(&party.policy) else {
         let policy = baton_build::native(&party.policy)?;
-        return Ok(AgentSpec::of_policy(policy, &party.options, cpu));
-    };
-    let Some(polling) = native.polling else {
-        return Err(Error::user(
-            format!(
-                "{} has an agent on each CPU, which is not simulated",
-                native.name
-            ),
-            "baton agent run runs it in a guest: see docs/agents.md",
-        ));
+        return Ok(AgentSpec::of_policy(policy, &party.options));
     };
     if !party.options.is_empty() {
         return Err(Error::user(
@@ -386,13 +373,22 @@ fn agent(party: &Party, cpu: u32) -> Result<AgentSpec> {
             "leave them out",
         ));
     }
-    Ok(AgentSpec {
-        name: native.name.into(),
-        events: native.events,
-        cpu,
-        entries: BATON_AGENT_ENTRIES,
-        make: Arc::new(move |agent, own| Ok(polling(agent, own))),
-    })
+    native_agent(native)
+}
+
+/// A scheduler that is written for agents, for a model of the kernel.
+pub fn native_agent(native: &'static Native) -> Result<AgentSpec> {
+    let polling = native.polling.ok_or_else(|| {
+        Error::user(
+            format!(
+                "{} has an agent on each CPU, which is not simulated",
+                native.name
+            ),
+            "baton agent run runs it in a guest: see docs/agents.md",
+        )
+    })?;
+    let make = move |agent, own| Ok(polling(agent, own));
+    Ok(AgentSpec::of_scheduler(native.name, native.events, make))
 }
 
 /// Watches for calls that do not return, until the result is dropped.

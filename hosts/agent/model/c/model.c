@@ -92,3 +92,56 @@ bool baton_model_has_unread(const struct session *session)
 			return true;
 	return false;
 }
+
+u64 baton_model_lost(const struct session *session)
+{
+	return session->head->lost;
+}
+
+u32 baton_model_read(const struct session *session, u32 cpu)
+{
+	return session->transactions[cpu].read;
+}
+
+/* The message of this number in a CPU's ring. */
+const struct baton_message *baton_model_message(const struct session *session, u32 cpu, u32 number)
+{
+	return &session->rings[(size_t)cpu * session->entries + (number & (session->entries - 1))];
+}
+
+/* Is there a message about the task in this slot that the agent has not read? */
+static bool has_unread_about(const struct session *session, u32 slot)
+{
+	u32 cpu, number;
+
+	for (cpu = 0; cpu < session->nr_cpus; cpu++)
+		for (number = baton_model_read(session, cpu);
+		     number != session->served[cpu].posted; number++)
+			if (baton_model_message(session, cpu, number)->slot == slot)
+				return true;
+	return false;
+}
+
+/*
+ * Is the agent wrong to make this commit, by what it has read? 1: its token was taken back, or is
+ * not the newest. 2: another CPU has a transaction with the token. No call is under way.
+ */
+u32 baton_model_judge(const struct session *session, const struct baton_agent_commit *commit)
+{
+	u32 slot = (u32)commit->token - 1, cpu;
+
+	if (commit->token <= BATON_PICK_KEEP)
+		return 0;
+	if (slot >= session->nr_slots)
+		return 1;
+	if (has_unread_about(session, slot))
+		return 0;
+	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
+		const struct baton_transaction *other = &session->transactions[cpu];
+
+		if (cpu != (commit->cpu & ~BATON_KICK_PREEMPT) && other->token == commit->token &&
+		    other->state == BATON_TRANSACTION_STATE_READY)
+			return 2;
+	}
+	return session->tasks[slot].token != commit->token;
+}

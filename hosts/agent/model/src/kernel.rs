@@ -4,7 +4,9 @@
 use std::cell::Cell;
 use std::slice;
 
-use baton_abi::BatonAgentFail;
+use baton_abi::{BatonAgentCommit, BatonAgentFail};
+
+use crate::Enclave;
 
 /// A model of the kernel. Its answers are those for the CPU that it simulates just now.
 pub trait Kernel {
@@ -25,6 +27,9 @@ pub trait Kernel {
 
     /// The time, ns.
     fn now(&self) -> u64;
+
+    /// The agent is about to make these commits.
+    fn commits(&self, _enclave: &Enclave, _commits: &[BatonAgentCommit]) {}
 
     /// Another CPU may go on here. Comes before each access that another CPU can see.
     fn point(&self) {}

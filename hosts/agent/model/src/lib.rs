@@ -9,21 +9,24 @@
 #![warn(missing_docs)]
 
 mod kernel;
+mod spec;
 
 use std::ffi::c_void;
 use std::mem;
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::{Arc, LazyLock};
 
 use baton_abi::{
-    BatonAgentAttach, BatonAgentCommits, BatonAgentFail, BatonAgentKick, BatonCpu, BatonCtx,
-    BatonMethod, BatonPolicy, BATON_EV_TICK,
+    BatonAgentAttach, BatonAgentCommit, BatonAgentCommits, BatonAgentFail, BatonAgentKick,
+    BatonCpu, BatonCtx, BatonMessage, BatonMethod, BatonPolicy, BATON_EV_TICK,
 };
 use baton_agent::{Agent, Requests, Shared};
 use baton_native::{Instance, NativePolicy, Policy};
 use rustix::io::Errno;
 
 pub use kernel::{install, Kernel};
+pub use spec::{AgentSpec, MakeAgent};
 
 /// `struct session` of the kernel half.
 type Session = c_void;
@@ -39,6 +42,10 @@ extern "C" {
         shared: *mut *mut u8,
     );
     fn baton_model_has_unread(session: *const Session) -> bool;
+    fn baton_model_lost(session: *const Session) -> u64;
+    fn baton_model_read(session: *const Session, cpu: u32) -> u32;
+    fn baton_model_message(session: *const Session, cpu: u32, at: u32) -> *const BatonMessage;
+    fn baton_model_judge(session: *const Session, commit: *const BatonAgentCommit) -> u32;
     fn baton_commit(session: *mut Session, commits: *mut BatonAgentCommits) -> i32;
     fn baton_kick(session: *mut Session, kick: *const BatonAgentKick) -> i32;
 }
@@ -55,6 +62,15 @@ static POLICY: LazyLock<NativePolicy> = LazyLock::new(|| NativePolicy::new(&OPS,
 
 extern "C" fn call(method: BatonMethod, this: usize, ctx: *mut BatonCtx, a: u64, b: u64) -> u64 {
     baton_native_glue::call(&OPS, method, this, ctx, a, b)
+}
+
+/// What is wrong with a commit that an agent should not have made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// A message that the agent has read took this token back, or gave a newer one.
+    Known,
+    /// A transaction for another CPU with the same token is waiting.
+    Twice,
 }
 
 /// The kernel half of an enclave.
@@ -103,6 +119,34 @@ impl Enclave {
         unsafe { Agent::of_model(shared, Box::new(Asked(self.clone()))) }
     }
 
+    /// Messages lost so far, as a ring was full.
+    pub fn lost(&self) -> u64 {
+        // SAFETY: Kernel-half. The session has begun.
+        unsafe { baton_model_lost(self.0.as_ptr()) }
+    }
+
+    /// The number of messages of this CPU's ring that the agent has read.
+    pub fn read(&self, cpu: u32) -> u32 {
+        // SAFETY: Kernel-half. As above.
+        unsafe { baton_model_read(self.0.as_ptr(), cpu) }
+    }
+
+    /// The message of this number in a CPU's ring.
+    pub fn message(&self, cpu: u32, number: u32) -> BatonMessage {
+        // SAFETY: Kernel-half. The ring has a message at every number, and no CPU writes meanwhile.
+        unsafe { *baton_model_message(self.0.as_ptr(), cpu, number) }
+    }
+
+    /// What is wrong with a commit, by what the agent has read. No call is under way.
+    pub fn judge(&self, commit: &BatonAgentCommit) -> Option<Wrong> {
+        // SAFETY: Kernel-half. As above.
+        match unsafe { baton_model_judge(self.0.as_ptr(), commit) } {
+            0 => None,
+            1 => Some(Wrong::Known),
+            _ => Some(Wrong::Twice),
+        }
+    }
+
     /// Are there messages that the agent has not read?
     pub fn has_unread(&self) -> bool {
         // SAFETY: Kernel-half. As above.
@@ -134,6 +178,10 @@ impl Requests for Asked {
     }
 
     fn commit(&self, commits: &mut BatonAgentCommits) -> Result<(), Errno> {
+        let at = commits.commits as *const BatonAgentCommit;
+        // SAFETY: Kernel-half. The agent passes an array of so many commits.
+        let these = unsafe { slice::from_raw_parts(at, commits.count as usize) };
+        kernel::kernel().commits(&self.0, these);
         // SAFETY: Kernel-half. As above; the agent passes an array of so many commits.
         result(unsafe { baton_commit(self.0 .0.as_ptr(), commits) })
     }

@@ -3,14 +3,12 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use baton_abi::{BatonFaultKind, BATON_AGENT_MIN_ENTRIES};
 use baton_agent::{Agent, Choice, Message, Poller, Scheduler};
 use baton_native::Policy;
-use baton_sim::agent::AgentSpec;
 use baton_sim::world::{Cx, Op, Spawn, World};
-use baton_sim::{Config, Outcome};
+use baton_sim::{AgentSpec, Config, Outcome};
 
 use crate::faults::world;
 use crate::{faulty, machine, run, sound, text, wfq, workload};
@@ -24,7 +22,7 @@ fn with_agent(agent: AgentSpec, ms: u64) -> Config {
 }
 
 fn policy(policy: Policy) -> AgentSpec {
-    AgentSpec::of_policy(policy, "", 0)
+    AgentSpec::of_policy(policy, "")
 }
 
 #[test]
@@ -79,6 +77,7 @@ fn an_agent_is_as_late_as_it_is_said_to_be() {
 fn failed(agent: AgentSpec, change: impl Fn(&mut Config)) -> Outcome {
     let mut config = with_agent(agent, 2_000);
     config.topology = "1x3x1".parse().unwrap();
+    config.agent_cpu = 2;
     config.stall = 100_000_000;
     change(&mut config);
     baton_sim::run(&config, world(), None).unwrap()
@@ -93,7 +92,7 @@ fn what_a_policy_does_wrong_in_an_agent_is_named() {
         ("stall", BatonFaultKind::Stall, false),
     ] {
         let options = format!("fault={fault},after=100");
-        let outcome = failed(AgentSpec::of_policy(faulty(), &options, 2), |_| ());
+        let outcome = failed(AgentSpec::of_policy(faulty(), &options), |_| ());
         let report = outcome
             .faults
             .first()
@@ -106,11 +105,11 @@ fn what_a_policy_does_wrong_in_an_agent_is_named() {
 
 #[test]
 fn an_agent_that_is_too_slow_is_given_up() {
-    let outcome = failed(AgentSpec::of_policy(wfq(), "", 2), |config| {
+    let outcome = failed(policy(wfq()), |config| {
         config.costs.agent_work = 1_000_000_000
     });
     assert_eq!(outcome.faults[0].kind, BatonFaultKind::Stall as u32);
-    let outcome = failed(AgentSpec::of_policy(wfq(), "", 2), |config| {
+    let outcome = failed(policy(wfq()), |config| {
         config.costs.agent_work = 1_000_000;
         config.agent.as_mut().unwrap().entries = BATON_AGENT_MIN_ENTRIES;
     });
@@ -146,15 +145,13 @@ impl Scheduler for Fifo {
 #[test]
 fn messages_that_find_no_room_lose_no_task() {
     let fifo = AgentSpec {
-        name: "fifo".into(),
-        events: 0,
-        cpu: 4,
         entries: BATON_AGENT_MIN_ENTRIES,
-        make: Arc::new(|agent, own| {
+        ..AgentSpec::of_scheduler("fifo", 0, |agent, own| {
             Ok(Box::new(Poller::new(Rc::new(agent), own, Fifo::default())))
-        }),
+        })
     };
     let mut config = with_agent(fifo, 5_000);
+    config.agent_cpu = 4;
     config.costs.agent_work = 20_000;
     let mut world = World::new();
     const TASKS: u64 = 1_000;
