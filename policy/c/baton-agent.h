@@ -271,6 +271,14 @@ static inline void baton_agent_resync(struct baton_agent *agent)
 				 __atomic_load_n(&agent->cpus[cpu].posted, __ATOMIC_ACQUIRE),
 				 __ATOMIC_RELEASE);
 	agent->ops->reset(agent);
+	for (cpu = 0; cpu < agent->nr_cpus; cpu++) {
+		uint32_t ready = BATON_TRANSACTION_STATE_READY;
+
+		/* A transaction that waits would be made again. */
+		__atomic_compare_exchange_n(&agent->transactions[cpu].state, &ready,
+					    BATON_TRANSACTION_STATE_EMPTY, false, __ATOMIC_ACQ_REL,
+					    __ATOMIC_RELAXED);
+	}
 	for (slot = 0; slot < agent->nr_slots; slot++) {
 		const struct baton_agent_task *word = &agent->tasks[slot];
 		struct baton_message task = { .slot = slot, .waker = -1 };

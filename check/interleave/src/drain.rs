@@ -86,7 +86,7 @@ impl World {
         self.on_each(|_| self.serve());
         for cpu in &self.cpus {
             self.here.set(Some(cpu.number));
-            if cpu.off.get() && cpu.random.once_in(2) && !self.over.get() {
+            if cpu.off.get() && !cpu.polls.get() && cpu.random.once_in(2) && !self.over.get() {
                 self.go_online();
             }
         }
@@ -105,6 +105,7 @@ impl World {
             }
         }
         self.on_each(|_| self.serve());
+        self.settle_agent();
     }
 
     /// One tick on each CPU.
@@ -131,6 +132,7 @@ impl World {
             self.nap(cpu);
         });
         self.on_each(|_| self.serve());
+        self.settle_agent();
         if let Some(story) = self
             .story
             .borrow_mut()
@@ -372,7 +374,8 @@ impl World {
                 });
                 ran.set(ran.get() || cpu.current.get().is_some());
             });
-            if !ran.get() {
+            self.settle_agent();
+            if !ran.get() && self.cpus.iter().all(|cpu| cpu.current.get().is_none()) {
                 return;
             }
         }

@@ -7,6 +7,7 @@ use crate::kernel::{Turn, TICK};
 use crate::machine::{Cpu, Kinds, Place, Task};
 use crate::story::Kind;
 use crate::world::{World, SLOTS};
+use crate::Subject;
 use baton_abi::{BATON_F_FORK, BATON_F_SYNC};
 use baton_core::{Init, PolicyEntry, TaskFacts};
 use baton_native::Policy;
@@ -22,22 +23,24 @@ impl World {
     }
 
     /// Makes the policy and the initial tasks. The error says why there is no policy.
-    pub fn set_up(&self, policy: Policy, options: &str) -> Result<(), String> {
-        let instance = in_policy(|| {
-            policy.make(
-                &self.options.machine(self.cpus.len()),
-                SLOTS as u32,
-                options,
-            )
-        })?;
+    pub fn set_up(&self, subject: &Subject, options: &str) -> Result<(), String> {
+        let (instance, events) = match subject {
+            Subject::Policy(policy) => {
+                let machine = self.options.machine(self.cpus.len());
+                let made = in_policy(|| policy.make(&machine, SLOTS as u32, options));
+                (made?, policy.events())
+            }
+            Subject::Agent(spec) => self.make_agent(spec)?,
+        };
         self.instances.borrow_mut().push(Rc::new(instance));
         self.outside.set(None);
         self.cpus
             .iter()
+            .filter(|cpu| !cpu.polls.get())
             .for_each(|cpu| self.core.note_online(cpu.number as i32, true));
         let entry = self
             .core
-            .register(policy.events())
+            .register(events)
             .ok_or("the table of policies is full")?;
         self.here.set(Some(0));
         self.core
@@ -45,16 +48,17 @@ impl World {
             .map_err(|why| format!("the policy cannot be started: {why:?}"))?;
         self.core.set_default(Some(entry));
         self.tell(Kind::Part, || {
-            format!("CPUs: {}; tasks: {}", self.cpus.len(), self.seed.tasks)
+            format!("CPUs: {}; tasks: {}", self.nr_cpus(), self.seed.tasks)
         });
         for number in 0..self.seed.tasks {
-            self.here.set(Some(number % self.cpus.len()));
+            self.here.set(Some(number % self.nr_cpus()));
             self.fork(0);
         }
-        for cpu in 0..self.cpus.len() {
+        for cpu in 0..self.nr_cpus() {
             self.here.set(Some(cpu));
             self.schedule(Turn::Asked);
         }
+        self.settle_agent();
         Ok(())
     }
 
@@ -162,7 +166,7 @@ impl World {
                 }
             }
             16 | 17 if kinds.affinity => {
-                let all = (1 << self.cpus.len()) - 1;
+                let all = (1 << self.nr_cpus()) - 1;
                 let mask = 1 + me.random.below(all) as u32;
                 self.about_any(me, |pid| self.set_affinity(pid, mask));
             }
@@ -212,7 +216,7 @@ impl World {
     }
 
     fn try_offline(&self) {
-        if self.cpus.len() > 1 && !self.hotplug.replace(true) {
+        if self.nr_cpus() > 1 && !self.hotplug.replace(true) {
             self.go_offline();
         }
     }

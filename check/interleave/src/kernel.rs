@@ -69,7 +69,7 @@ impl World {
     }
 
     /// kick_cpus_irq_workfn()
-    fn send_kicks(&self) {
+    pub fn send_kicks(&self) {
         let kicks = std::mem::take(&mut *self.me().kicks.borrow_mut());
         for kick in kicks {
             let number = usize::from(kick & !BATON_KICK_PREEMPT);
@@ -301,7 +301,7 @@ impl World {
         self.tell(Kind::Event, || {
             format!(
                 "task {pid} may run on {} only",
-                cpus_of(mask, self.cpus.len())
+                cpus_of(mask, self.nr_cpus())
             )
         });
         self.change(&task, || self.set_mask(&task, mask));

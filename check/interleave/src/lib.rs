@@ -15,6 +15,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+mod agent;
 mod apart;
 mod arena;
 mod choose;
@@ -40,10 +41,43 @@ pub use search::{check, replay, Outcome, Progress};
 pub use seed::{Seed, Way};
 pub use story::{Abridged, Finding, Kind, Line, Report, Story};
 
+pub use baton_enclave::AgentSpec;
+
 use baton_abi::BatonCpu;
 use baton_conformance::Step;
 use baton_native::Policy;
 use std::time::Duration;
+
+/// What is checked.
+#[derive(Clone)]
+pub enum Subject {
+    /// A policy, in the kernel.
+    Policy(Policy),
+    /// A policy, or a scheduler that is written for agents, as the agent of an enclave. It polls on
+    /// the last CPU of the machine, which has one task CPU at least.
+    Agent(AgentSpec),
+}
+
+impl From<Policy> for Subject {
+    fn from(policy: Policy) -> Self {
+        Self::Policy(policy)
+    }
+}
+
+impl From<AgentSpec> for Subject {
+    fn from(spec: AgentSpec) -> Self {
+        Self::Agent(spec)
+    }
+}
+
+impl Subject {
+    fn name(&self) -> String {
+        match self {
+            Self::Policy(policy) => policy.name(),
+            Self::Agent(spec) => spec.name.clone(),
+        }
+    }
+}
 
 /// A property that a correct policy keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

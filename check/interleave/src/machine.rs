@@ -158,6 +158,8 @@ pub struct Cpu {
     pub active: Cell<bool>,
     /// It is offline, and does nothing.
     pub off: Cell<bool>,
+    /// An agent polls on it. It runs no tasks, as if it were offline.
+    pub polls: Cell<bool>,
     /// A thread of a higher class runs.
     pub higher: Cell<bool>,
     /// When the policy's timer expires.
@@ -199,6 +201,7 @@ impl Cpu {
             in_balance: Cell::new(false),
             active: Cell::new(true),
             off: Cell::new(false),
+            polls: Cell::new(false),
             higher: Cell::new(false),
             timer: Cell::new(None),
             kicks: RefCell::default(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Explores schedules, and shortens the story of a failure.
 
+use crate::agent::Simulated;
 use crate::apart::apart;
 use crate::choose::{Chooser, Decision, Source};
 use crate::coverage::{Coverage, Passed};
@@ -10,7 +11,7 @@ use crate::seed::{Seed, Way};
 use crate::story::{Finding, Line, Story};
 use crate::table::TABLE;
 use crate::world::{self, World};
-use crate::{Options, Property};
+use crate::{Options, Property, Subject};
 use baton_native::Policy;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -76,7 +77,7 @@ struct Ran {
 
 /// The work of the thread; shuttle passes neither seeds nor results.
 struct Job {
-    policy: Policy,
+    subject: Subject,
     options: Arc<Options>,
     tell: bool,
     seeds: VecDeque<Seed>,
@@ -130,14 +131,14 @@ fn config(tell: bool) -> shuttle::Config {
 
 /// Runs schedules in order, until one finds something or the time is over.
 fn run(
-    policy: Policy,
+    subject: &Subject,
     options: &Options,
     seeds: Vec<Seed>,
     until: Option<Instant>,
     tell: bool,
 ) -> Result<Vec<Ran>, String> {
     let job = Job {
-        policy,
+        subject: subject.clone(),
         options: Arc::new(options.clone()),
         tell,
         seeds: seeds.into(),
@@ -146,7 +147,10 @@ fn run(
         error: None,
     };
     let explore = move || {
-        policy.install(Some(&TABLE));
+        match &job.subject {
+            Subject::Policy(policy) => policy.install(Some(&TABLE)),
+            Subject::Agent(_) => baton_enclave::install(&Simulated),
+        }
         job.options
             .next
             .into_iter()
@@ -183,10 +187,11 @@ fn run(
 }
 
 fn run_one() {
-    let (policy, options, tell) = with_job(|job| (job.policy, job.options.clone(), job.tell));
+    let (subject, options, tell) =
+        with_job(|job| (job.subject.clone(), job.options.clone(), job.tell));
     let world = world::begin(options.clone(), tell);
     let seed = world.seed.clone();
-    let made = world.set_up(policy, &options.policy);
+    let made = world.set_up(&subject, &options.policy);
     if made.is_ok() && !world.over.get() {
         if options.steps.is_empty() {
             run_cpus(&world, options.next);
@@ -221,10 +226,24 @@ fn run_cpus(world: &Rc<World>, next: Option<Policy>) {
     world.tell(crate::story::Kind::Part, || "all CPUs at once".into());
     world.here.set(None);
     world.alone.set(false);
-    let cpu = |number| move || world::world().run(number, next);
-    let threads: Vec<_> = (0..world.cpus.len())
-        .map(|number| shuttle::thread::spawn(cpu(number)))
-        .collect();
+    let cpu = |number| {
+        move || {
+            let world = world::world();
+            world.run(number, next);
+            world.running.set(world.running.get() - 1);
+        }
+    };
+    world.running.set(world.nr_cpus());
+    let threads = (0..world.nr_cpus()).map(|number| shuttle::thread::spawn(cpu(number)));
+    let mut threads: Vec<_> = threads.collect();
+    if world.agent.borrow().is_some() {
+        let agent = || {
+            let world = world::world();
+            world.here.set(Some(world.nr_cpus()));
+            world.poll();
+        };
+        threads.push(shuttle::thread::spawn(agent));
+    }
     for thread in threads {
         thread
             .join()
@@ -243,7 +262,7 @@ fn set_hooks() {
 }
 
 /// The seed of the `index`th schedule.
-fn seed(options: &Options, index: u64) -> Seed {
+fn seed(subject: &Subject, options: &Options, index: u64) -> Seed {
     let number = options.first.wrapping_add(index);
     let random = Random::new(number ^ 0x5eed);
     let way = [Way::Random, Way::Pct(2), Way::Random, Way::Pct(3)][(index % 4) as usize];
@@ -254,8 +273,13 @@ fn seed(options: &Options, index: u64) -> Seed {
             given
         }
     };
+    // An agent has a CPU of its own.
+    let cpus: &[usize] = match subject {
+        Subject::Policy(_) => &[2, 2, 3, 4],
+        Subject::Agent(_) => &[2, 3, 3, 4],
+    };
     let (cpus, tasks) = (
-        pick(options.cpus(), &[2, 2, 3, 4]),
+        pick(options.cpus(), cpus),
         pick(options.tasks, &[2, 3, 4, 5, 6]),
     );
     Seed {
@@ -275,11 +299,16 @@ struct Systematic {
 }
 
 impl Systematic {
-    fn new(options: &Options) -> Self {
+    fn new(subject: &Subject, options: &Options) -> Self {
         let given = |given: usize| if given == 0 { 2 } else { given };
+        // An agent has a CPU of its own.
+        let cpus = match subject {
+            Subject::Agent(_) if options.cpus() == 0 => 3,
+            _ => given(options.cpus()),
+        };
         let script = |number| Seed {
             way: Way::All(2),
-            cpus: given(options.cpus()),
+            cpus,
             tasks: given(options.tasks),
             events: 3,
             number: options.first.wrapping_add(number),
@@ -316,10 +345,11 @@ impl Systematic {
 /// Explores schedules until something is found, or the limit is reached. The error says why there
 /// was nothing to check.
 pub fn check(
-    policy: Policy,
+    subject: impl Into<Subject>,
     options: &Options,
     progress: &mut dyn FnMut(&Progress),
 ) -> Result<Outcome, String> {
+    let subject = &subject.into();
     set_hooks();
     let start = Instant::now();
     let mut outcome = Outcome {
@@ -332,16 +362,16 @@ pub fn check(
         first_lines: 0,
     };
     let until = start.checked_add(options.time);
-    let mut systematic = Systematic::new(options);
+    let mut systematic = Systematic::new(subject, options);
     let mut index = 0;
     while outcome.schedules < options.schedules && start.elapsed() < options.time {
         let room = (options.schedules - outcome.schedules).min(BATCH);
         let few = ((room / SYSTEMATIC) as usize).min(systematic.left.len());
         let mut seeds: Vec<Seed> = systematic.left.drain(..few).collect();
         let many = room - few as u64;
-        seeds.extend((index..index + many).map(|index| seed(options, index)));
+        seeds.extend((index..index + many).map(|index| seed(subject, options, index)));
         index += many;
-        let ran = run(policy, options, seeds, until, false)?;
+        let ran = run(subject, options, seeds, until, false)?;
         for (number, ran) in (outcome.schedules + 1..).zip(&ran) {
             outcome.coverage.add(number, &ran.passed);
         }
@@ -362,13 +392,13 @@ pub fn check(
             .and_then(|ran| ran.finding.as_ref().map(|finding| (&ran.seed, finding)));
         if let Some((seed, finding)) = failed {
             let property = finding.property;
-            let mut story = tell(policy, options, seed.clone())?;
+            let mut story = tell(subject, options, seed.clone())?;
             // A failure that depends on addresses may not recur with the story recorded, but it did
             // occur.
             story.finding.get_or_insert_with(|| finding.clone());
             outcome.first_lines = story.abridged().len();
             outcome.story = Some(shorten(
-                policy, options, story, property, &outcome, progress,
+                subject, options, story, property, &outcome, progress,
             )?);
             break;
         }
@@ -377,17 +407,22 @@ pub fn check(
 }
 
 /// Reproduces the story of one schedule exactly.
-pub fn replay(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> {
+pub fn replay(
+    subject: impl Into<Subject>,
+    options: &Options,
+    seed: Seed,
+) -> Result<Story, String> {
+    let subject = &subject.into();
     set_hooks();
-    tell(policy, options, seed)
+    tell(subject, options, seed)
 }
 
-fn tell(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> {
-    let ran = run(policy, options, vec![seed], None, true)?
+fn tell(subject: &Subject, options: &Options, seed: Seed) -> Result<Story, String> {
+    let ran = run(subject, options, vec![seed], None, true)?
         .pop()
         .expect("one seed is one schedule");
     Ok(Story {
-        policy: policy.name(),
+        policy: subject.name(),
         seed: ran.seed,
         finding: ran.finding,
         lines: ran.lines.unwrap_or_default(),
@@ -397,7 +432,7 @@ fn tell(policy: Policy, options: &Options, seed: Seed) -> Result<Story, String> 
 /// Looks for other schedules that violate the same property on fewer CPUs, with fewer tasks and
 /// events, and returns the one with the shortest story.
 fn shorten(
-    policy: Policy,
+    subject: &Subject,
     options: &Options,
     mut best: Story,
     property: Property,
@@ -408,7 +443,7 @@ fn shorten(
     let (cpus, tasks, events) = (best.seed.cpus, best.seed.tasks, best.seed.events);
     let crashes = Cell::new(0);
     let mut try_seeds = |seeds: Vec<Seed>, best: &mut Story| -> Result<(), String> {
-        let ran = run(policy, options, seeds, None, false)?;
+        let ran = run(subject, options, seeds, None, false)?;
         crashes.set(crashes.get() + ran.iter().filter(|ran| ran.has_crashed).count());
         let same = |ran: &&Ran| {
             ran.finding
@@ -418,7 +453,7 @@ fn shorten(
         let Some(ran) = ran.last().filter(same) else {
             return Ok(());
         };
-        let story = tell(policy, options, ran.seed.clone())?;
+        let story = tell(subject, options, ran.seed.clone())?;
         if story.finding.is_some() && story.abridged().len() < best.abridged().len() {
             *best = story;
             let elapsed = outcome.elapsed + start.elapsed();

@@ -4,6 +4,7 @@
 //! All of it is used by one thread of the operating system. CPUs switch at [`World::point`] only,
 //! so plain cells suffice, and `here` holds the CPU that runs.
 
+use crate::agent::Side;
 use crate::apart::{in_policy, out_of_policy};
 use crate::arena::Arena;
 use crate::coverage::Trail;
@@ -58,6 +59,10 @@ pub struct World {
     pub hotplug: Cell<bool>,
     pub upgraded: Cell<bool>,
     gives_way: Cell<bool>,
+    /// The agent, if one is checked in the place of a policy.
+    pub agent: RefCell<Option<Rc<Side>>>,
+    /// CPUs that have events to come.
+    pub running: Cell<usize>,
     // Borrows from the next two fields, so it must be dropped before them.
     pub core: Core<'static, Checker>,
     _slots: Arena<Slot>,
@@ -110,6 +115,8 @@ pub fn begin(options: Arc<Options>, tell: bool) -> Rc<World> {
         hotplug: Cell::new(false),
         upgraded: Cell::new(false),
         gives_way: Cell::new(false),
+        agent: RefCell::default(),
+        running: Cell::new(0),
         core,
         _slots: slots,
         _states: states,
@@ -123,7 +130,7 @@ pub fn begin(options: Arc<Options>, tell: bool) -> Rc<World> {
 pub fn end(world: Rc<World>) -> (Option<Finding>, Option<Vec<Line>>) {
     world.outside.set(Some("given up"));
     world.here.set(Some(0));
-    in_policy(|| world.instances.borrow_mut().clear());
+    in_policy(|| world.drop_agent());
     WORLD.set(None);
     (world.finding.take(), world.story.take())
 }
@@ -160,6 +167,11 @@ impl World {
     /// The CPU that runs now.
     pub fn me(&self) -> &Cpu {
         &self.cpus[self.here.get().expect("a CPU runs")]
+    }
+
+    /// The number of CPUs that run tasks. The last one may be an agent's.
+    pub fn nr_cpus(&self) -> usize {
+        self.cpus.iter().filter(|cpu| !cpu.polls.get()).count()
     }
 
     /// The rules' state of a CPU.

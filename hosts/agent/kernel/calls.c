@@ -330,6 +330,9 @@ static void agent_cpu_offline(void *this, struct baton_ctx *ctx, s32 cpu)
 	WRITE_ONCE(session->cpus[cpu].wants, 0);
 	baton_lose_cpu(session, cpu);
 	tell_and_alert(session, ctx, cpu, BATON_METHOD_CPU_OFFLINE);
+	/* A request that has written a transaction since sees that the CPU is offline. */
+	smp_mb();
+	baton_agent_drop(session, ctx, cpu);
 }
 
 static void agent_enter_idle(void *this, struct baton_ctx *ctx, s32 cpu)

@@ -67,13 +67,25 @@ static void write_order(struct session *session, const struct baton_agent_commit
 	WRITE_ONCE(transaction->slice, it->slice);
 }
 
-static void look(const struct session *session, const struct baton_agent_commit *it)
+/*
+ * Makes the CPU of a transaction look at it. False if the CPU has gone offline since, and has not
+ * given the token back: see baton_agent_drop().
+ */
+static bool look(struct session *session, struct baton_agent_commit *it)
 {
 	u32 cpu = cpu_of(it);
 	bool preempt = it->cpu & BATON_KICK_PREEMPT;
 
+	if (!READ_ONCE(session->cpus[cpu].online)) {
+		if (cmpxchg(&session->transactions[cpu].state, BATON_TRANSACTION_STATE_READY,
+			    BATON_TRANSACTION_STATE_EMPTY) != BATON_TRANSACTION_STATE_READY)
+			return true;
+		it->outcome = BATON_COMMIT_CPU_OFFLINE;
+		return false;
+	}
 	if (preempt || READ_ONCE(session->cpus[cpu].wants))
 		baton_kick_cpu(cpu, preempt);
+	return true;
 }
 
 /*
@@ -112,13 +124,12 @@ static u32 commit_each(struct session *session, struct baton_agent_commit *commi
 		}
 		write_order(session, it);
 		settle(session, cpu_of(it), BATON_TRANSACTION_STATE_READY);
-		accepted++;
 	}
 	/* A CPU that found nothing before this has set `wants`. */
 	smp_mb();
 	for (i = 0; i < count; i++)
 		if (commits[i].outcome == BATON_COMMIT_COMPLETE)
-			look(session, &commits[i]);
+			accepted += look(session, &commits[i]);
 	return accepted;
 }
 
@@ -155,9 +166,9 @@ static u32 commit_together(struct session *session, struct baton_agent_commit *c
 		settle(session, cpu_of(&commits[i]), state);
 	if (good == count) {
 		smp_mb();
-		for (i = 0; i < count; i++)
-			look(session, &commits[i]);
-		return count;
+		for (i = 0, good = 0; i < count; i++)
+			good += look(session, &commits[i]);
+		return good;
 	}
 	for (i = 0; i < claimed; i++)
 		if (commits[i].outcome == BATON_COMMIT_COMPLETE)

@@ -146,6 +146,7 @@ void baton_add_kick(struct baton_ctx *ctx, u32 cpu, bool preempt);
 
 /* pick.c: calls of the policy */
 u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu, const struct baton_task *prev);
+void baton_agent_drop(struct session *session, struct baton_ctx *ctx, u32 cpu);
 void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
 			 enum baton_refusal why);
 

@@ -379,6 +379,39 @@ static enum baton_commit commit_of(enum baton_refusal why)
 	}
 }
 
+/* The agent hears that a CPU does not run the task of a token, and has the token again. */
+static void give_back(struct session *session, struct baton_ctx *ctx, u32 cpu, baton_token token,
+		      enum baton_refusal why)
+{
+	struct baton_message message = recall(session, ctx, slot_of(token), cpu,
+					      BATON_METHOD_PICK_REFUSED);
+
+	message.token = token;
+	message.flags = why;
+	baton_post(session, &message);
+	baton_alert(session, ctx, cpu, true);
+}
+
+/*
+ * A CPU that goes offline takes no transaction. The agent gets the token of the one that waits, if
+ * it is still its task's. A request that writes one just now sees that the CPU is offline: commit.c.
+ */
+void baton_agent_drop(struct session *session, struct baton_ctx *ctx, u32 cpu)
+{
+	struct baton_transaction *shared = &session->transactions[cpu];
+	u64 token;
+
+	if (cmpxchg(&shared->state, BATON_TRANSACTION_STATE_READY,
+		    BATON_TRANSACTION_STATE_CLAIMED) != BATON_TRANSACTION_STATE_READY)
+		return;
+	token = READ_ONCE(shared->token);
+	WRITE_ONCE(shared->outcome, BATON_COMMIT_CPU_OFFLINE);
+	smp_store_release(&shared->state, BATON_TRANSACTION_STATE_DONE);
+	if (token > BATON_PICK_KEEP && is_task(session, slot_of(token)) &&
+	    READ_ONCE(session->tasks[slot_of(token)].token) == token)
+		give_back(session, ctx, cpu, token, BATON_REFUSAL_CPU_OFFLINE);
+}
+
 /* Called on the CPU that picked. */
 void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
 			 enum baton_refusal why)
@@ -386,7 +419,6 @@ void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
 	struct session *session = this;
 	u32 cpu = smp_processor_id(), slot = slot_of(token);
 	struct baton_agent_task *word;
-	struct baton_message message;
 
 	session->cpus[cpu].stale++;
 	session->served[cpu].is_asked = false;
@@ -402,9 +434,5 @@ void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
 	if (cmpxchg(&word->token, 0, token) || is_agent(word))
 		return;
 	count_queued(session, 1);
-	message = recall(session, ctx, slot, cpu, BATON_METHOD_PICK_REFUSED);
-	message.token = token;
-	message.flags = why;
-	baton_post(session, &message);
-	baton_alert(session, ctx, cpu, true);
+	give_back(session, ctx, cpu, token, why);
 }

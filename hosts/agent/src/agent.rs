@@ -402,6 +402,13 @@ impl Agent {
         Some(self.shared.read::<BatonTransaction>(0, cpu).token)
     }
 
+    /// The token of a transaction that its CPU is taking just now.
+    pub(crate) fn claimed(&self, cpu: usize) -> Option<BatonToken> {
+        let state = self.transaction_word(cpu, offset_of!(BatonTransaction, state));
+        let is_claimed = state.load(Acquire) == BatonTransactionState::Claimed as u32;
+        is_claimed.then(|| self.shared.read::<BatonTransaction>(0, cpu).token)
+    }
+
     /// Is there room in the standby ring?
     pub fn can_offer(&self) -> bool {
         let taken = offset_of!(BatonAgentHead, standby_taken) as u64;

@@ -271,12 +271,22 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
     fn resync(&mut self) {
         self.lost = self.agent.lost();
         self.scheduler.reset(&self.agent);
+        // A transaction that waits would be made again. What a CPU takes just now is not.
+        let cpus = 0..self.agent.nr_cpus();
+        let claimed: Vec<BatonToken> = cpus
+            .filter_map(|cpu| {
+                self.agent.withdraw(cpu);
+                self.agent.claimed(cpu)
+            })
+            .collect();
         let mut inbox = std::mem::take(&mut self.inbox);
         let agent = self.agent.clone();
         inbox.resync(&agent, |slot| {
             let word = self.agent.task(slot);
             let ours = word.flags & (BATON_AGENT_TASK_MEMBER | BATON_AGENT_TASK_AGENT);
-            let is_waiting = ours == BATON_AGENT_TASK_MEMBER && word.token != 0;
+            let is_waiting = ours == BATON_AGENT_TASK_MEMBER
+                && word.token != 0
+                && !claimed.contains(&word.token);
             self.found[slot as usize] = if is_waiting { word.token } else { 0 };
             if is_waiting {
                 self.found(word.token, BatonMethod::None);
