@@ -160,11 +160,17 @@ impl Wreck {
                 || format!("it could not be {what}: {crash}"),
                 None,
             ),
-            None if world.here.get().is_some_and(|cpu| world.cpus[cpu].polls.get()) => world.fail(
-                Property::Panic,
-                || format!("the agent's policy: {crash}"),
-                None,
-            ),
+            None if world
+                .here
+                .get()
+                .is_some_and(|cpu| world.cpus[cpu].polls.get()) =>
+            {
+                world.fail(
+                    Property::Panic,
+                    || format!("the agent's policy: {crash}"),
+                    None,
+                )
+            }
             None => {
                 let kind = match crash {
                     Crash::StackOverflow => BatonFaultKind::StackOverflow,

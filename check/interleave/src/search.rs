@@ -407,11 +407,7 @@ pub fn check(
 }
 
 /// Reproduces the story of one schedule exactly.
-pub fn replay(
-    subject: impl Into<Subject>,
-    options: &Options,
-    seed: Seed,
-) -> Result<Story, String> {
+pub fn replay(subject: impl Into<Subject>, options: &Options, seed: Seed) -> Result<Story, String> {
     let subject = &subject.into();
     set_hooks();
     tell(subject, options, seed)

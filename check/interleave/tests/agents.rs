@@ -166,16 +166,19 @@ fn a_task_that_is_committed_twice_is_found() {
 
 #[test]
 fn every_policy_is_sound_as_an_agent() {
+    let mut unsound = Vec::new();
     for linked in POLICIES.iter().filter(|linked| linked.sound) {
         let policy = AgentSpec::of_policy((linked.policy)(), "");
         let excludes = |property: &Property| linked.excludes.contains(&property.name());
         let options = Options {
             without: Property::ALL.into_iter().filter(excludes).collect(),
-            ..options(400)
+            ..options(1000)
         };
         let outcome = check(policy, &options, &mut |_| ()).unwrap();
         if let Some(story) = outcome.story {
-            panic!("{}: {story}", linked.name);
+            println!("{}: {story}", linked.name);
+            unsound.push(linked.name);
         }
     }
+    assert_eq!(unsound, [""; 0]);
 }

@@ -47,6 +47,7 @@ struct enclave {
 struct served {
 	u32 posted;			/* messages, as in the status mapping */
 	bool is_asked;			/* the agent has a message about a CPU without a task */
+	bool knows_idle;		/* the same, also if no task was queued */
 	/*
 	 * The task that the CPU ran when it began to ask its own agent for another one, and the
 	 * call by which it left the CPU for that. If the agent answers that it goes on, the agent
@@ -117,6 +118,12 @@ struct session {
 	const char *failure;
 	u32 looks;			/* of the watch, since there is a failure */
 };
+
+/* The agent thinks that the CPU has a task, or knows nothing of it. In calls of the policy. */
+static inline void ask_again(struct served *served)
+{
+	served->is_asked = served->knows_idle = false;
+}
 
 extern struct mutex baton_enclaves_mutex;
 

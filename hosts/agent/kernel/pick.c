@@ -73,7 +73,7 @@ static __always_inline u64 transaction(struct session *session, struct baton_ctx
 	} else {
 		session->cpus[cpu].stale++;
 		/* The agent thinks that the CPU has a task, and must be asked again. */
-		session->served[cpu].is_asked = false;
+		ask_again(&session->served[cpu]);
 	}
 	WRITE_ONCE(shared->outcome, outcome);
 	smp_store_release(&shared->state, BATON_TRANSACTION_STATE_DONE);
@@ -168,7 +168,7 @@ static u64 run(struct session *session, u32 cpu, u64 answer)
 {
 	struct baton_agent_cpu *word = &session->cpus[cpu];
 
-	session->served[cpu].is_asked = false;
+	ask_again(&session->served[cpu]);
 	WRITE_ONCE(word->wants, 0);
 	if (answer != BATON_PICK_KEEP) {
 		WRITE_ONCE(word->running, slot_of(answer) + 1);
@@ -358,11 +358,19 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 		answer = standby(session);
 	if (answer != BATON_PICK_NONE)
 		return run(session, cpu, answer);
-	if (!READ_ONCE(session->head->queued) || served->is_asked)
-		return BATON_PICK_NONE;
-	served->is_asked = true;
-	baton_tell_cpu(session, ctx, cpu, BATON_METHOD_PICK_NEXT_TASK);
-	return ask(session, ctx, cpu, NULL, BATON_PICK_NONE);
+	if (READ_ONCE(session->head->queued)) {
+		if (served->is_asked)
+			return BATON_PICK_NONE;
+		served->is_asked = served->knows_idle = true;
+		baton_tell_cpu(session, ctx, cpu, BATON_METHOD_PICK_NEXT_TASK);
+		return ask(session, ctx, cpu, NULL, BATON_PICK_NONE);
+	}
+	/* A policy learns from a pick that a CPU idles. No agent need run for that alone. */
+	if (!served->knows_idle) {
+		served->knows_idle = true;
+		baton_tell_cpu(session, ctx, cpu, BATON_METHOD_PICK_NEXT_TASK);
+	}
+	return BATON_PICK_NONE;
 }
 
 static enum baton_commit commit_of(enum baton_refusal why)
@@ -421,7 +429,7 @@ void baton_agent_refused(void *this, struct baton_ctx *ctx, baton_token token,
 	struct baton_agent_task *word;
 
 	session->cpus[cpu].stale++;
-	session->served[cpu].is_asked = false;
+	ask_again(&session->served[cpu]);
 	WRITE_ONCE(session->transactions[cpu].outcome, commit_of(why));
 	/* Such a token is worthless. Events of the task say what became of it. */
 	if (why == BATON_REFUSAL_STALE || why == BATON_REFUSAL_FOREIGN || slot >= session->nr_slots)

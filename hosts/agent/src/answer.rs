@@ -79,12 +79,13 @@ impl Runner {
         let method = BatonMethod::PickNextTask;
         let which = Arg::Word(cpu as u64);
         let before = prev.map_or(Arg::Word(0), Arg::Task);
-        self.services.claimed[cpu].store(false, Relaxed);
         let mut answer = self.call(&kicks.version, method, cpu, 0, &mut ctx, which, before);
         if answer == Some(BATON_PICK_NONE) && prev.is_none() && kicks.version.steals {
             let (method, none) = (BatonMethod::NewlyIdle, Arg::Word(0));
             answer = self.call(&kicks.version, method, cpu, 0, &mut ctx, which, none);
         }
+        let is_free = answer == Some(BATON_PICK_NONE) && prev.is_none();
+        self.services.claimed[cpu].store(!is_free, Relaxed);
         if let Some(token) = answer.filter(|answer| *answer > BATON_PICK_KEEP) {
             self.commit(cpu, token, ctx.slice, prev.is_some(), kicks);
         } else if prev.is_some() && self.agent().runs_agent(cpu) {
@@ -192,6 +193,9 @@ impl Runner {
                 if let Some(token) = self.agent().withdraw(cpu) {
                     self.give_back(cpu, token, kicks);
                 }
+                let offline = &self.services.offline[cpu];
+                let is_own = self.services.own == Some(cpu);
+                offline.store(is_own || method == M::CpuOffline, Relaxed);
                 self.tell_cpu(method, cpu, kicks);
                 if method == M::CpuOnline {
                     self.has_new_cpu.store(true, Relaxed);
@@ -260,7 +264,6 @@ impl Runner {
         if self.agent().is_pending(cpu) {
             return false;
         }
-        self.services.claimed[cpu].store(false, Relaxed);
         self.commit(cpu, message.token, slice, false, kicks);
         true
     }

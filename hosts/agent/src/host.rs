@@ -28,7 +28,11 @@ pub(crate) struct Services {
     pub agent: Agent,
     /// The CPU on which a global agent polls. To the policy it is offline.
     pub own: Option<usize>,
-    /// CPUs that the policy has claimed, and that have not looked for a task since.
+    /// CPUs that are offline as far as the policy has heard: also one that is back, until the policy
+    /// hears of that, and the CPU of a global agent.
+    pub offline: Vec<AtomicBool>,
+    /// CPUs that the policy has claimed, or for which it has not been asked since they ran a task: a
+    /// CPU that idles is the policy's to claim once a pick has given it nothing.
     pub claimed: Vec<AtomicBool>,
     /// The recording, if calls are recorded.
     pub tape: Option<Tape>,
@@ -43,7 +47,10 @@ impl Services {
             agent,
             own,
             tape: None,
-            claimed: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
+            offline: (0..cpus)
+                .map(|cpu| AtomicBool::new(own == Some(cpu)))
+                .collect(),
+            claimed: (0..cpus).map(|_| AtomicBool::new(true)).collect(),
             timers: (0..cpus).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -56,12 +63,18 @@ impl Services {
         }
     }
 
+    /// May the policy use the CPU, as far as it has heard?
+    fn is_known(&self, cpu: usize) -> bool {
+        let offline = self.offline.get(cpu);
+        offline.is_some_and(|offline| !offline.load(Relaxed))
+    }
+
     pub fn is_online(&self, cpu: usize) -> bool {
-        cpu < self.agent.nr_cpus() && self.own != Some(cpu) && self.agent.is_online(cpu)
+        self.is_known(cpu) && self.agent.is_online(cpu)
     }
 
     pub fn may_run(&self, slot: u32, cpu: usize) -> bool {
-        self.own != Some(cpu) && self.agent.may_run(slot, cpu)
+        self.is_known(cpu) && self.agent.may_run(slot, cpu)
     }
 
     pub fn is_idle(&self, cpu: usize) -> bool {
@@ -311,7 +324,7 @@ impl NativeHost for AgentHost {
     }
 
     fn may_run(slot: u32, cpu: i32) -> bool {
-        with(|services| usize::try_from(cpu).is_ok_and(|cpu| services.agent.may_run(slot, cpu)))
+        with(|services| usize::try_from(cpu).is_ok_and(|cpu| services.may_run(slot, cpu)))
     }
 
     fn cpu_online(cpu: i32) -> bool {
