@@ -76,6 +76,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton",
             "baton-abi",
             "baton-agent",
+            "baton-agents",
             "baton-enclave",
             "baton-conformance",
             "baton-core",

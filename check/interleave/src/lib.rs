@@ -71,7 +71,8 @@ impl From<AgentSpec> for Subject {
 }
 
 impl Subject {
-    fn name(&self) -> String {
+    /// Its name.
+    pub fn name(&self) -> String {
         match self {
             Self::Policy(policy) => policy.name(),
             Self::Agent(spec) => spec.name.clone(),

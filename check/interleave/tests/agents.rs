@@ -129,6 +129,17 @@ fn a_fifo_has_nothing_to_be_found() {
     assert_eq!(outcome.schedules, 4_000);
 }
 
+/// The standby ring as well.
+#[test]
+fn sol_has_nothing_to_be_found() {
+    let sol = baton_agents::find("sol").unwrap();
+    let polling = sol.polling.unwrap();
+    let make = move |agent, own| Ok(polling(agent, own));
+    let sol = AgentSpec::of_scheduler(sol.name, sol.events, make);
+    let outcome = check(sol, &options(3_000), &mut |_| ()).unwrap();
+    assert!(outcome.story.is_none(), "{}", outcome.story.unwrap());
+}
+
 #[test]
 fn an_agent_that_acts_on_stale_status_is_found() {
     let found = finds(Mistake::ActsOnStaleStatus).property;

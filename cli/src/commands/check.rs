@@ -8,10 +8,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use baton_abi::BatonHint;
-use baton_interleave::{HintSample, Options, Outcome, Progress, Property, Seed, Story};
+use baton_interleave::{
+    AgentSpec, HintSample, Options, Outcome, Progress, Property, Seed, Story, Subject,
+};
 use baton_sim::topology::Topology;
 use serde_json::{json, Value};
 
+use crate::commands::sim::run::native_agent;
 use crate::commands::{print, print_json};
 use baton_control::error::{Error, Result};
 use baton_control::names;
@@ -21,6 +24,10 @@ pub struct Check {
     /// Policies: paths, or names in Baton's policies/ or in the current directory.
     #[arg(value_name = "POLICY", required = true)]
     pub policies: Vec<String>,
+    /// Check the policies, or schedulers that are written for agents, as agents of enclaves. An
+    /// agent has the last of the CPUs for itself.
+    #[arg(long, conflicts_with_all = ["hint", "workload", "upgrade_to"])]
+    pub agent: bool,
     /// Number of schedules to explore for each policy.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub schedules: u64,
@@ -136,7 +143,7 @@ pub fn check(args: &Check) -> Result<ExitCode> {
     let mut results = Vec::new();
     let mut has_failed = false;
     for text in &args.policies {
-        let policy = baton_build::checked(text)?;
+        let subject = subject(args, text)?;
         let user = |why| {
             Error::user(
                 format!("{text} cannot be checked: {why}"),
@@ -146,11 +153,15 @@ pub fn check(args: &Check) -> Result<ExitCode> {
         let (outcome, story) = match &args.replay {
             Some(seed) => (
                 None,
-                Some(baton_interleave::replay(policy, &options, seed.clone()).map_err(user)?),
+                Some(
+                    baton_interleave::replay(subject.clone(), &options, seed.clone())
+                        .map_err(user)?,
+                ),
             ),
             None => {
                 let outcome =
-                    baton_interleave::check(policy, &options, &mut progress(text)).map_err(user)?;
+                    baton_interleave::check(subject.clone(), &options, &mut progress(text))
+                        .map_err(user)?;
                 let story = outcome.story.clone();
                 (Some(outcome), story)
             }
@@ -160,7 +171,7 @@ pub fn check(args: &Check) -> Result<ExitCode> {
         }
         has_failed |= story.as_ref().is_some_and(|story| story.finding.is_some());
         if args.json {
-            results.push(as_json(&policy.name(), outcome.as_ref(), story.as_ref()));
+            results.push(as_json(&subject.name(), outcome.as_ref(), story.as_ref()));
             continue;
         }
         if let Some(story) = &story {
@@ -178,6 +189,25 @@ pub fn check(args: &Check) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// What is to be checked.
+fn subject(args: &Check, text: &str) -> Result<Subject> {
+    if !args.agent {
+        return baton_build::checked(text).map(Subject::Policy);
+    }
+    if args.cpus == Some(1) {
+        return Err(Error::user(
+            "an agent polls on a CPU of its own, and its tasks need another one",
+            "give the machine more CPUs: --cpus 2",
+        ));
+    }
+    if let Some(native) = baton_agents::find(text) {
+        return native_agent(native).map(Subject::Agent);
+    }
+    let policy = baton_build::native(text)?;
+    let options = args.options.as_deref().unwrap_or_default();
+    Ok(Subject::Agent(AgentSpec::of_policy(policy, options)))
 }
 
 /// The hints of the command line and of the file.
@@ -299,7 +329,8 @@ fn summary(args: &Check, hints: &[HintSample], text: &str, outcome: &Outcome) ->
     let Some(story) = &outcome.story else {
         return format!("{text}: nothing found in {explored}{without}\n{seen}");
     };
-    let mut again = format!("baton check {text} --replay {}", story.seed);
+    let agent = if args.agent { "--agent " } else { "" };
+    let mut again = format!("baton check {agent}{text} --replay {}", story.seed);
     args.options
         .iter()
         .for_each(|options| again.push_str(&format!(" --options {options}")));

@@ -409,6 +409,19 @@ impl Agent {
         is_claimed.then(|| self.shared.read::<BatonTransaction>(0, cpu).token)
     }
 
+    /// The tokens in the standby ring that no CPU has taken.
+    pub(crate) fn standing_by(&self) -> impl Iterator<Item = BatonToken> + '_ {
+        let taken = offset_of!(BatonAgentHead, standby_taken) as u64;
+        let taken = self.status.word(taken).load(Acquire);
+        let offered = self.shared.word(self.layout.standby).load(Relaxed);
+        let tokens = self.layout.standby + size_of::<BatonStandby>() as u64;
+        let count = offered.wrapping_sub(taken).min(BATON_AGENT_STANDBY);
+        (0..count).map(move |at| {
+            let at = taken.wrapping_add(at) % BATON_AGENT_STANDBY;
+            self.shared.read(tokens, at as usize)
+        })
+    }
+
     /// Is there room in the standby ring?
     pub fn can_offer(&self) -> bool {
         let taken = offset_of!(BatonAgentHead, standby_taken) as u64;

@@ -271,14 +271,14 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
     fn resync(&mut self) {
         self.lost = self.agent.lost();
         self.scheduler.reset(&self.agent);
-        // A transaction that waits would be made again. What a CPU takes just now is not.
+        // A transaction that waits would be made again. What a CPU takes just now is not, nor is
+        // what waits in the standby ring.
         let cpus = 0..self.agent.nr_cpus();
-        let claimed: Vec<BatonToken> = cpus
-            .filter_map(|cpu| {
-                self.agent.withdraw(cpu);
-                self.agent.claimed(cpu)
-            })
-            .collect();
+        let claimed = cpus.filter_map(|cpu| {
+            self.agent.withdraw(cpu);
+            self.agent.claimed(cpu)
+        });
+        let claimed: Vec<BatonToken> = claimed.chain(self.agent.standing_by()).collect();
         let mut inbox = std::mem::take(&mut self.inbox);
         let agent = self.agent.clone();
         inbox.resync(&agent, |slot| {
