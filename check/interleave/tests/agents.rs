@@ -183,7 +183,7 @@ fn every_policy_is_sound_as_an_agent() {
         let excludes = |property: &Property| linked.excludes.contains(&property.name());
         let options = Options {
             without: Property::ALL.into_iter().filter(excludes).collect(),
-            ..options(1000)
+            ..options(600)
         };
         let outcome = check(policy, &options, &mut |_| ()).unwrap();
         if let Some(story) = outcome.story {

@@ -336,6 +336,8 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 	if (answer != BATON_PICK_NONE && answer != RUN_NOTHING)
 		return run(session, cpu, answer);
 	if (prev && !is_own && answer != RUN_NOTHING) {
+		/* It is not, if the core has refused another one. */
+		WRITE_ONCE(word->running, prev->slot + 1);
 		if (!READ_ONCE(session->head->queued))
 			return BATON_PICK_KEEP;
 		return ask_at_end(session, ctx, cpu, prev);
