@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use baton_abi::{
-    BatonAgentCommit, BatonAgentFail, BatonMethod, BATON_FAULT_NAMES, BATON_KICK_PREEMPT,
-    BATON_METHOD_NAMES, BATON_PICK_KEEP,
+    BatonAgentCommit, BatonFaultKind, BatonMethod, BATON_FAULT_NAMES, BATON_KICK_PREEMPT,
+    BATON_PICK_KEEP,
 };
-use baton_agent::Polling;
+use baton_agent::{Failure, Polling};
 use baton_enclave::{AgentSpec, Enclave, Kernel, Wrong};
 use baton_native::Instance;
 
@@ -64,25 +64,22 @@ impl Kernel for Simulated {
         world.send_kicks();
     }
 
-    fn fail(&self, report: &BatonAgentFail) {
+    fn fail(&self, failure: &Failure) {
+        if failure.kind == BatonFaultKind::None {
+            return;
+        }
         let world = world();
-        let text = |field: &[u8]| {
-            let end = field.iter().position(|byte| *byte == 0);
-            String::from_utf8_lossy(&field[..end.unwrap_or(field.len())]).into_owned()
-        };
-        let kind = BATON_FAULT_NAMES[report.kind as usize];
-        let method = BATON_METHOD_NAMES[report.method as usize];
-        let message = text(&report.message);
         let report = Report {
-            kind,
-            method,
-            task: report.pid,
+            kind: BATON_FAULT_NAMES[failure.kind as usize],
+            method: failure.method.name(),
+            task: failure.pid,
             cpu: None,
-            file: text(&report.file),
-            line: report.line,
-            message: message.clone(),
+            file: failure.file.clone(),
+            line: failure.line,
+            message: failure.message.clone(),
         };
-        let what = || format!("{kind} in {method} of the agent: {message}");
+        let (kind, method) = (report.kind, report.method);
+        let what = || format!("{kind} in {method} of the agent: {}", failure.message);
         world.fail(Property::Panic, what, Some(report));
     }
 

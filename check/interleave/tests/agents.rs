@@ -140,26 +140,25 @@ fn sol_has_nothing_to_be_found() {
     assert!(outcome.story.is_none(), "{}", outcome.story.unwrap());
 }
 
-#[test]
-fn an_agent_that_acts_on_stale_status_is_found() {
-    let found = finds(Mistake::ActsOnStaleStatus).property;
+/// The mistake leaves a task waiting.
+fn a_task_waits(mistake: Mistake) {
+    let found = finds(mistake);
     let waits = [
         Property::LostTask,
         Property::WorkConservation,
         Property::IdleBeside,
     ];
-    assert!(waits.contains(&found), "{found:?}");
+    assert!(waits.contains(&found.property), "{}", found.what);
+}
+
+#[test]
+fn an_agent_that_acts_on_stale_status_is_found() {
+    a_task_waits(Mistake::ActsOnStaleStatus);
 }
 
 #[test]
 fn a_task_that_is_lost_with_its_message_is_found() {
-    let found = finds(Mistake::LosesAtOverflow).property;
-    let waits = [
-        Property::LostTask,
-        Property::WorkConservation,
-        Property::IdleBeside,
-    ];
-    assert!(waits.contains(&found), "{found:?}");
+    a_task_waits(Mistake::LosesAtOverflow);
 }
 
 #[test]

@@ -95,8 +95,8 @@ pub trait Requests: Send + Sync {
     /// `BATON_AGENT_IOC_COMMIT`
     fn commit(&self, commits: &mut BatonAgentCommits) -> Result<(), Errno>;
 
-    /// `BATON_AGENT_IOC_FAIL`
-    fn fail(&self, fail: &BatonAgentFail) -> Result<(), Errno>;
+    /// `BATON_AGENT_IOC_FAIL`. Of kind `None`, the session ends in good order.
+    fn fail(&self, failure: &Failure) -> Result<(), Errno>;
 
     /// The time, ns.
     fn now(&self) -> u64;
@@ -552,6 +552,10 @@ impl Agent {
 
     /// Ends the session with a fault of the policy, which `baton status` shows.
     pub fn fail(&self, failure: &Failure) -> Result<(), Errno> {
+        let file = match &self.port {
+            Port::Device(file) => file,
+            Port::Model(model) => return model.fail(failure),
+        };
         let mut fail = BatonAgentFail {
             kind: failure.kind as u32,
             method: failure.method as u32,
@@ -560,9 +564,6 @@ impl Agent {
             file: field(&failure.file),
             message: field(&failure.message),
         };
-        match &self.port {
-            Port::Device(file) => request::<BATON_AGENT_IOC_FAIL, _>(file, &mut fail),
-            Port::Model(model) => model.fail(&fail),
-        }
+        request::<BATON_AGENT_IOC_FAIL, _>(file, &mut fail)
     }
 }

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use baton_abi::{BatonAgentFail, BatonFaultKind, BatonMethod};
-use baton_agent::Polling;
+use baton_abi::{BatonFaultKind, BatonMethod};
+use baton_agent::{Failure, Polling};
 use baton_core::{CpuState, Fault};
 use baton_enclave::{Enclave, Kernel};
 
@@ -51,26 +51,20 @@ impl Kernel for Simulated {
         with(|_, host| host.agent_kicks.borrow_mut().push((cpu, preempt)));
     }
 
-    fn fail(&self, report: &BatonAgentFail) {
-        if report.kind != BatonFaultKind::None as u32 {
-            let kind = BatonFaultKind::of(report.kind);
+    fn fail(&self, failure: &Failure) {
+        if failure.kind != BatonFaultKind::None {
             let words = LastWords {
-                message: text(&report.message),
-                file: text(&report.file),
-                line: report.line,
+                message: failure.message.clone(),
+                file: failure.file.clone(),
+                line: failure.line,
             };
-            give_up(kind, BatonMethod::of(report.method), report.pid, words);
+            give_up(failure.kind, failure.method, failure.pid, words);
         }
     }
 
     fn now(&self) -> u64 {
         with(|_, host| host.clock.get().wrapping_add(host.now.get()))
     }
-}
-
-fn text(field: &[u8]) -> String {
-    let end = field.iter().position(|byte| *byte == 0);
-    String::from_utf8_lossy(&field[..end.unwrap_or(field.len())]).into_owned()
 }
 
 /// The agent's policy has failed.

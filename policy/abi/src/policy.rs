@@ -216,28 +216,6 @@ pub enum BatonFaultKind {
     AgentGone = 9,
 }
 
-impl BatonFaultKind {
-    /// All kinds, by number.
-    const ALL: [Self; 10] = [
-        Self::None,
-        Self::Panic,
-        Self::OutOfMemory,
-        Self::StackOverflow,
-        Self::Deadlock,
-        Self::LockTimeout,
-        Self::LostTask,
-        Self::Stall,
-        Self::RefusalLoop,
-        Self::AgentGone,
-    ];
-
-    /// The kind with this number; `None` if there is none.
-    pub fn of(number: u32) -> Self {
-        let kind = Self::ALL.get(number as usize).copied();
-        kind.unwrap_or(Self::None)
-    }
-}
-
 /// Names of [`BatonFaultKind`], by number.
 pub const BATON_FAULT_NAMES: &[&str] = &[
     "none",

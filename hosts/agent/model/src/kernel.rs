@@ -4,7 +4,8 @@
 use std::cell::Cell;
 use std::slice;
 
-use baton_abi::{BatonAgentCommit, BatonAgentFail};
+use baton_abi::BatonAgentCommit;
+use baton_agent::Failure;
 
 use crate::Enclave;
 
@@ -22,8 +23,8 @@ pub trait Kernel {
     /// Makes a CPU dispatch: one that is idle, or, with `preempt`, also one that runs a task.
     fn kick(&self, cpu: u32, preempt: bool);
 
-    /// The agent has given up, with this report.
-    fn fail(&self, report: &BatonAgentFail);
+    /// The agent has given up, or has ended in good order (kind `None`).
+    fn fail(&self, failure: &Failure);
 
     /// The time, ns.
     fn now(&self) -> u64;

@@ -18,10 +18,10 @@ use std::slice;
 use std::sync::{Arc, LazyLock};
 
 use baton_abi::{
-    BatonAgentAttach, BatonAgentCommit, BatonAgentCommits, BatonAgentFail, BatonAgentKick,
-    BatonCpu, BatonCtx, BatonMessage, BatonMethod, BatonPolicy, BATON_EV_TICK,
+    BatonAgentAttach, BatonAgentCommit, BatonAgentCommits, BatonAgentKick, BatonCpu, BatonCtx,
+    BatonMessage, BatonMethod, BatonPolicy, BATON_EV_TICK,
 };
-use baton_agent::{Agent, Requests, Shared};
+use baton_agent::{Agent, Failure, Requests, Shared};
 use baton_native::{Instance, NativePolicy, Policy};
 use rustix::io::Errno;
 
@@ -186,8 +186,8 @@ impl Requests for Asked {
         result(unsafe { baton_commit(self.0 .0.as_ptr(), commits) })
     }
 
-    fn fail(&self, fail: &BatonAgentFail) -> Result<(), Errno> {
-        kernel::kernel().fail(fail);
+    fn fail(&self, failure: &Failure) -> Result<(), Errno> {
+        kernel::kernel().fail(failure);
         Ok(())
     }
 
