@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! An agent in the place of a policy. The kernel half of its enclave (`baton_enclave`) is the policy
-//! under the rules, and each of its accesses to memory that others see is a scheduling point. The
-//! agent is a thread of its own, on the last CPU. It reads one message at a time, and any number of
-//! events may come between two of them, or between a decision and its commit.
+//! An agent in the place of a policy. The kernel half of its enclave (`baton_enclave`) is the
+//! policy under the rules, and each of its accesses to memory that others see is a scheduling
+//! point. The agent is a thread of its own, on the last CPU. It reads one message at a time, and
+//! any number of events may come between two of them, or between a decision and its commit.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -104,6 +104,9 @@ impl Kernel for Simulated {
 impl World {
     /// Makes the agent, and the instance that the rules call.
     pub fn make_agent(&self, spec: &AgentSpec) -> Result<(Instance, u32), String> {
+        if self.cpus.len() < 2 {
+            return Err("an agent has a CPU for itself, and its tasks need another one".into());
+        }
         let machine = self.options.machine(self.cpus.len());
         let cpu = self.cpus.len() - 1;
         // In half of the schedules messages find no room.

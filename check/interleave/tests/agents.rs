@@ -129,6 +129,16 @@ fn a_fifo_has_nothing_to_be_found() {
     assert_eq!(outcome.schedules, 4_000);
 }
 
+#[test]
+fn an_agent_needs_a_cpu_beside_that_of_its_tasks() {
+    let options = Options {
+        cpus: 1,
+        ..options(1)
+    };
+    let refused = check(fifo(Mistake::None), &options, &mut |_| ()).unwrap_err();
+    assert!(refused.contains("a CPU for itself"), "{refused}");
+}
+
 /// The standby ring as well.
 #[test]
 fn sol_has_nothing_to_be_found() {

@@ -147,7 +147,7 @@ pub fn check(args: &Check) -> Result<ExitCode> {
         let user = |why| {
             Error::user(
                 format!("{text} cannot be checked: {why}"),
-                "check its options (--options)",
+                "check its options (--options), and the machine (--cpus, --topology)",
             )
         };
         let (outcome, story) = match &args.replay {
@@ -195,12 +195,6 @@ pub fn check(args: &Check) -> Result<ExitCode> {
 fn subject(args: &Check, text: &str) -> Result<Subject> {
     if !args.agent {
         return baton_build::checked(text).map(Subject::Policy);
-    }
-    if args.cpus == Some(1) {
-        return Err(Error::user(
-            "an agent polls on a CPU of its own, and its tasks need another one",
-            "give the machine more CPUs: --cpus 2",
-        ));
     }
     if let Some(native) = baton_agents::find(text) {
         return native_agent(native).map(Subject::Agent);

@@ -316,7 +316,7 @@ static void agent_cpu_online(void *this, struct baton_ctx *ctx, s32 cpu)
 {
 	struct session *session = this;
 
-	/* The agent has forgotten what it was asked for this CPU. No pick runs there before this. */
+	/* The agent has forgotten what it was asked for this CPU, which does not pick yet. */
 	ask_again(&session->served[cpu]);
 	WRITE_ONCE(session->cpus[cpu].online, 1);
 	/* It says whether it idles: see session.c. */

@@ -404,7 +404,8 @@ static void give_back(struct session *session, struct baton_ctx *ctx, u32 cpu, b
 
 /*
  * A CPU that goes offline takes no transaction. The agent gets the token of the one that waits, if
- * it is still its task's. A request that writes one just now sees that the CPU is offline: commit.c.
+ * it is still its task's. A request that writes one just now sees that the CPU is offline: see
+ * commit.c.
  */
 void baton_agent_drop(struct session *session, struct baton_ctx *ctx, u32 cpu)
 {

@@ -28,11 +28,11 @@ pub(crate) struct Services {
     pub agent: Agent,
     /// The CPU on which a global agent polls. To the policy it is offline.
     pub own: Option<usize>,
-    /// CPUs that are offline as far as the policy has heard: also one that is back, until the policy
-    /// hears of that, and the CPU of a global agent.
+    /// CPUs that are offline as far as the policy has heard: also one that is back, until the
+    /// policy hears of that, and the CPU of a global agent.
     pub offline: Vec<AtomicBool>,
-    /// CPUs that the policy has claimed, or for which it has not been asked since they ran a task: a
-    /// CPU that idles is the policy's to claim once a pick has given it nothing.
+    /// CPUs that the policy has claimed, or for which it has not been asked since they ran a task:
+    /// a CPU that idles is the policy's to claim once a pick has given it nothing.
     pub claimed: Vec<AtomicBool>,
     /// The recording, if calls are recorded.
     pub tape: Option<Tape>,

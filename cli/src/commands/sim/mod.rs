@@ -30,7 +30,11 @@ pub struct Sim {
     /// Run this policy, or scheduler that is written for agents, as the agent of an enclave. It has
     /// the tasks that are assigned to no policy, and a CPU of its own. The costs agent_message,
     /// agent_work and agent_commit say how late it is: see --cost.
-    #[arg(long, value_name = "POLICY", conflicts_with_all = ["compare", "sweep", "record", "upgrade"])]
+    #[arg(
+        long,
+        value_name = "POLICY",
+        conflicts_with_all = ["compare", "sweep", "record", "upgrade"]
+    )]
     pub agent: Option<Party>,
     /// The CPU on which the agent polls.
     #[arg(long, value_name = "CPU", default_value_t = 0, requires = "agent")]

@@ -74,8 +74,8 @@ void baton_model_free(struct session *session)
 	free(session);
 }
 
-void baton_model_layout(const struct session *session, struct baton_agent_attach *arg, void **status,
-			void **shared)
+void baton_model_layout(const struct session *session, struct baton_agent_attach *arg,
+			void **status, void **shared)
 {
 	baton_memory_layout(session, arg);
 	*status = session->head;

@@ -76,8 +76,8 @@ pub enum Wrong {
 /// The kernel half of an enclave.
 pub struct Enclave(NonNull<Session>);
 
-// SAFETY: Kernel-half. An enclave is used by one thread at a time: that of the model of the kernel, on
-// which its agent runs as well.
+// SAFETY: Kernel-half. An enclave is used by one thread at a time: that of the model of the kernel,
+// on which its agent runs as well.
 unsafe impl Send for Enclave {}
 // SAFETY: Kernel-half. As above.
 unsafe impl Sync for Enclave {}
