@@ -89,10 +89,8 @@ fn is_over(agents: &impl PerCpu) -> bool {
 /// The agent of a CPU, as long as the enclave has the CPU.
 fn serve_cpu(agents: &impl PerCpu, cpu: usize, manager: &Thread) -> Result<(), Errno> {
     let agent = agents.agent();
-    match bind_to(agent, cpu).and_then(|()| agent.serve(cpu)) {
-        Err(Errno::SHUTDOWN) => return Ok(()),
-        Err(_) if !agent.is_online(cpu) => return Ok(()),
-        begun => begun?,
+    if !become_agent(agents, cpu)? {
+        return Ok(());
     }
     let mut local = agents.begin(cpu);
     // Whatever else ends the session ends a wait.
@@ -115,17 +113,23 @@ fn serve_cpu(agents: &impl PerCpu, cpu: usize, manager: &Thread) -> Result<(), E
     Ok(())
 }
 
-/// Binds this thread to a CPU of the enclave. The kernel's cpusets hear of a CPU that comes online
-/// later than the enclave does.
-fn bind_to(agent: &Agent, cpu: usize) -> Result<(), Errno> {
-    const LONGEST: Duration = Duration::from_secs(1);
+/// Makes this thread the agent of a CPU. False if the enclave does not have the CPU any more.
+///
+/// A CPU is online for the kernel's cpusets later than for the enclave, and is without tasks before
+/// the enclave hears that it goes offline: between the two, the thread cannot be bound to the CPU,
+/// or is moved from it.
+fn become_agent(agents: &impl PerCpu, cpu: usize) -> Result<bool, Errno> {
+    const LONGEST: Duration = Duration::from_secs(10);
+    let agent = agents.agent();
     let begun = Instant::now();
     loop {
-        match bind(cpu) {
-            Err(Errno::INVAL) if agent.is_online(cpu) && begun.elapsed() < LONGEST => {
+        match bind(cpu).and_then(|()| agent.serve(cpu)) {
+            Ok(()) => return Ok(true),
+            _ if is_over(agents) || !agent.is_online(cpu) => return Ok(false),
+            Err(Errno::INVAL | Errno::XDEV) if begun.elapsed() < LONGEST => {
                 thread::sleep(Duration::from_millis(5));
             }
-            bound => return bound,
+            Err(errno) => return Err(errno),
         }
     }
 }

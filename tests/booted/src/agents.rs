@@ -69,8 +69,9 @@ pub fn cases() -> Vec<Case> {
 pub struct Running(pub Child);
 
 impl Running {
+    /// Its errors are those of the tests, so that a failed test shows why its agent ended.
     pub fn start(enclave: &str, args: &[&str]) -> Result<Self, String> {
-        Self::start_with(enclave, args, Stdio::null())
+        Self::start_with(enclave, args, Stdio::inherit())
     }
 
     fn start_with(enclave: &str, args: &[&str], errors: Stdio) -> Result<Self, String> {

@@ -212,6 +212,8 @@ fn resized() -> Result<(), String> {
 
 /// Agents of CPUs that go offline leave them, and come back.
 fn hotplugged() -> Result<(), String> {
+    const AT_ONCE: usize = 20;
+
     let agent = Running::start("whole", &["--per-cpu", "wfq"])?;
     let load = begin(&load("whole", ["1", "600"]))?;
     let result = [2, 5, 2].into_iter().try_for_each(|cpu| {
@@ -220,6 +222,12 @@ fn hotplugged() -> Result<(), String> {
         sleep(Duration::from_millis(200));
         set_online(cpu, true)
     });
+    // The CPU leaves again while a thread becomes its agent.
+    let again = (0..AT_ONCE).try_for_each(|_| {
+        set_online(5, false)?;
+        set_online(5, true)
+    });
+    let result = result.and(again);
     for cpu in [2, 5] {
         set_online(cpu, true)?;
     }
