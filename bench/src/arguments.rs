@@ -13,7 +13,7 @@ use crate::{
     sim::Sim, upgrade::Upgrade,
 };
 
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Clone)]
 pub struct Arguments {
     /// The bench to run.
     pub what: What,
@@ -21,6 +21,9 @@ pub struct Arguments {
     /// always does.
     #[arg(long)]
     pub icount: bool,
+    /// agent, with --here: measure what a counter of each CPU's instructions shows.
+    #[arg(long, requires = "here", conflicts_with = "icount")]
+    pub counted: bool,
     /// Numbers of CPUs. A guest is booted for each of them. [default: 1,2; memcached: 1; fairness:
     /// 4; upgrade: 1,2,4,8; sim: 1 to 4096; rocksdb, locality and arbiter have fixed ones]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",

@@ -64,7 +64,7 @@ impl Table for Fairness {
         measure(search, args, cpus)
     }
 
-    fn simulate(&self, args: &Arguments) -> Result<Measured> {
+    fn beside(&self, args: &Arguments) -> Result<Measured> {
         simulated::measure_all(&args.subjects(), FAIR)
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The guests in which `baton bench` runs itself with `--here`, and their reports.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use baton_build::guest::{files_for, vm_error};
@@ -25,6 +26,9 @@ pub struct Needs {
     pub files: Vec<FileIn>,
     /// Memory, MiB; the default of guests if absent.
     pub memory_mb: Option<u32>,
+    /// The plugin that counts the instructions of each CPU. Without it, the guest's clock counts
+    /// those of all CPUs.
+    pub counter: Option<PathBuf>,
 }
 
 /// Boots one guest, in which the bench runs. Returns its report, and whether the bench succeeded
@@ -34,8 +38,9 @@ pub fn boot<T: DeserializeOwned>(args: &Arguments, cpus: u32, needs: Needs) -> R
     let usual = Vm::default();
     let vm = Vm {
         cpus,
-        icount: Some(0),
-        command: guest_command(args),
+        icount: needs.counter.is_none().then_some(0),
+        command: guest_command(args, needs.counter.is_some()),
+        counter: needs.counter,
         tools: needs.tools.iter().map(|tool| tool.to_string()).collect(),
         files_in: needs.files,
         memory_mb: needs.memory_mb.unwrap_or(usual.memory_mb),
@@ -105,7 +110,8 @@ pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
     let policies = policies.collect::<Result<Vec<_>>>()?;
     let agents = subjects.iter().filter_map(Subject::policy_of_agent);
     let agents = agents.collect::<Result<Vec<_>>>()?;
-    let agents = (!agents.is_empty()).then_some(&agents[..]);
+    let has_agents = subjects.iter().any(|s| matches!(s, Subject::Agent { .. }));
+    let agents = has_agents.then_some(&agents[..]);
     let mut files = files_for(None, &policies, agents)?;
     if subjects.iter().any(|s| matches!(s, Subject::Scx { .. })) {
         files.extend(EXAMPLES.for_guest(&["scx_simple", "scx_central", "scx_userland"])?);
@@ -115,7 +121,7 @@ pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
 
 /// The command in the guest. Its report goes to a file, because standard error is the guest's
 /// console.
-fn guest_command(args: &Arguments) -> Vec<String> {
+fn guest_command(args: &Arguments, is_counted: bool) -> Vec<String> {
     let subjects: String = args
         .subjects()
         .iter()
@@ -126,8 +132,12 @@ fn guest_command(args: &Arguments) -> Vec<String> {
     } else {
         format!("--runs {}", args.runs())
     };
+    let clock = match is_counted {
+        true => "--counted",
+        false => "--icount",
+    };
     let bench = format!(
-        "baton bench {} --here --icount --json {runs}{subjects}",
+        "baton bench {} --here {clock} --json {runs}{subjects}",
         args.what.name()
     );
     [

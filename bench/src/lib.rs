@@ -9,6 +9,7 @@
 mod agent;
 mod arbiter;
 mod arguments;
+mod counter;
 pub mod fairness;
 mod fidelity;
 pub mod guest;

@@ -31,6 +31,12 @@ pub const PROGRAMS: Programs = Programs {
     dir: "programs",
     guest: "/usr/lib/baton/programs",
 };
+/// The plugin of QEMU that counts the instructions of each CPU. It has no place in a guest.
+pub const COUNTER: Programs = Programs {
+    script: "bench/counter/build.sh",
+    dir: "counter",
+    guest: "",
+};
 /// The module that gives a guest idle states.
 pub const IDLE: Programs = Programs {
     script: "bench/idle/build.sh",
@@ -49,7 +55,8 @@ impl Programs {
         Ok(names.iter().map(file).collect())
     }
 
-    fn build(&self) -> Result<PathBuf> {
+    /// Builds the programs if they are missing or stale, and returns their directory.
+    pub fn build(&self) -> Result<PathBuf> {
         let script = source()?.join(self.script);
         let out = cache().join(self.dir);
         let status = Command::new(&script)

@@ -117,9 +117,12 @@ impl Subject {
     }
 
     /// The source, if this is a policy in an agent.
+    /// A scheduler that is written for agents is no policy, and a part of this program.
     pub fn policy_of_agent(&self) -> Option<Result<Policy>> {
         match self {
-            Subject::Agent { policy, .. } => Some(Policy::find(policy)),
+            Subject::Agent { policy, .. } if baton_agents::find(policy).is_none() => {
+                Some(Policy::find(policy))
+            }
             _ => None,
         }
     }

@@ -55,8 +55,9 @@ pub trait Table: Bench {
     /// Measures on this machine, with its CPUs.
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured>;
 
-    /// Simulates what is reported beside the guests' results.
-    fn simulate(&self, _args: &Arguments) -> Result<Measured> {
+    /// What is reported beside the guests' results: simulated, or measured in guests of another
+    /// kind.
+    fn beside(&self, _args: &Arguments) -> Result<Measured> {
         Ok(Measured::default())
     }
 }
@@ -94,6 +95,7 @@ fn in_guests(bench: &dyn Table, args: &Arguments) -> Result<(Report, bool)> {
         tools: bench.tools(),
         files,
         memory_mb: bench.memory_mb(),
+        counter: None,
     };
     let (mut whole, mut broken) = (None::<Report>, false);
     for cpus in args.guests() {
@@ -110,9 +112,9 @@ fn in_guests(bench: &dyn Table, args: &Arguments) -> Result<(Report, bool)> {
             "give --cpus 1,2",
         )
     })?;
-    let simulated = bench.simulate(args)?;
-    report.results.extend(simulated.entries);
-    Ok((report, broken | simulated.broken))
+    let beside = bench.beside(args)?;
+    report.results.extend(beside.entries);
+    Ok((report, broken | beside.broken))
 }
 
 /// Measures on this machine.

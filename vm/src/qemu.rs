@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! QEMU's command line: machine, clock, processors, kernel.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::{error::Doing, monitor, Error, Result};
@@ -68,7 +68,7 @@ impl std::fmt::Display for Topology {
 }
 
 /// The means of executing the guest's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Accelerator {
     /// Translation on one host thread for all guest CPUs. Fast; guest times have no meaning.
     Fast,
@@ -78,6 +78,9 @@ pub enum Accelerator {
         /// 0 for 1 ns per instruction. At most 10.
         shift: u8,
     },
+    /// Translation on a thread for each guest CPU, with a plugin that counts the instructions of
+    /// each. CPUs run at the same time, so no two runs are alike.
+    Counter(PathBuf),
     /// The host's own virtualisation.
     Kvm,
 }
@@ -129,7 +132,7 @@ const KERNEL_ARGS: &str =
 pub fn arguments(m: &Machine) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
-    match m.accelerator {
+    match &m.accelerator {
         // One thread for all CPUs. With one thread each, a CPU can run an instruction that another
         // has just patched away (the kernel's static keys, toggled as sched_ext is attached), and
         // dies of the trap that stood there.
@@ -141,6 +144,10 @@ pub fn arguments(m: &Machine) -> Vec<String> {
             // processor's rdrand.
             add("-rtc", "base=2026-01-01T00:00:00,clock=vm".into());
             add("-seed", "1".into());
+        }
+        Accelerator::Counter(plugin) => {
+            add("-accel", "tcg,thread=multi".into());
+            add("-plugin", format!("file={}", plugin.display()));
         }
         Accelerator::Kvm => add("-accel", "kvm".into()),
     }
@@ -345,6 +352,8 @@ mod tests {
         );
         assert!(!icount.contains("virtio"), "{icount}");
         check_line(&line(Accelerator::Kvm, 1, None), &["-accel kvm -cpu host"]);
+        let counted = line(Accelerator::Counter("/p.so".into()), 2, None);
+        check_line(&counted, &["-accel tcg,thread=multi -plugin file=/p.so"]);
         check_line(
             &line(Accelerator::Fast, 1, Some("3x2x2")),
             &[

@@ -61,6 +61,9 @@ pub struct Vm {
     /// 10); a run is then repeatable. With 0 a guest is several times slower than without; each
     /// further step halves the work in a second of guest time. Default none.
     pub icount: Option<u8>,
+    /// A plugin of QEMU that counts the instructions of each CPU, with which CPUs run at the same
+    /// time. It takes precedence. Default none.
+    pub counter: Option<PathBuf>,
     /// Whether systemd is the guest's first process, with the command as one of its services.
     /// Default false.
     pub systemd: bool,
@@ -93,6 +96,7 @@ impl Default for Vm {
             topology: None,
             memory_mb: 1024,
             icount: None,
+            counter: None,
             systemd: false,
             command: Vec::new(),
             tools: DEFAULT_TOOLS.iter().map(|t| t.to_string()).collect(),
@@ -132,17 +136,22 @@ impl Vm {
     /// # Errors
     /// See [`Error`]. A command that fails is not an error, but an [`Outcome`] with its exit code.
     pub fn run(&self, output: &mut (dyn Write + Send)) -> Result<Outcome> {
-        let accelerator = match self.icount {
-            Some(shift) => Accelerator::Icount {
+        let accelerator = match (&self.counter, self.icount) {
+            (Some(plugin), _) => Accelerator::Counter(plugin.clone()),
+            (None, Some(shift)) => Accelerator::Icount {
                 shift: shift.min(10),
             },
-            None if kvm_works() => Accelerator::Kvm,
-            None => Accelerator::Fast,
+            (None, None) if kvm_works() => Accelerator::Kvm,
+            (None, None) => Accelerator::Fast,
         };
-        self.run_on(accelerator, output)
+        self.run_on(&accelerator, output)
     }
 
-    fn run_on(&self, accelerator: Accelerator, output: &mut (dyn Write + Send)) -> Result<Outcome> {
+    fn run_on(
+        &self,
+        accelerator: &Accelerator,
+        output: &mut (dyn Write + Send),
+    ) -> Result<Outcome> {
         if self.command.is_empty() {
             return Err(Error::User(
                 "there is no command for the guest to run".into(),
@@ -174,7 +183,7 @@ impl Vm {
 
     fn boot(
         &self,
-        accelerator: Accelerator,
+        accelerator: &Accelerator,
         initrd: &File,
         output: &mut (dyn Write + Send),
     ) -> Result<Outcome> {
@@ -187,7 +196,7 @@ impl Vm {
         );
         let kernel = self.kernel.clone().map_or_else(Kernel::of_root, Ok)?;
         let arguments = qemu::arguments(&Machine {
-            accelerator,
+            accelerator: accelerator.clone(),
             cpus: self.cpus,
             topology: self.topology,
             memory_mb: self.memory_mb,
@@ -413,7 +422,9 @@ fn kvm_works() -> bool {
         };
         asked
             && qemu::kvm_device().is_ok()
-            && trial.run_on(Accelerator::Kvm, &mut std::io::sink()).is_ok()
+            && trial
+                .run_on(&Accelerator::Kvm, &mut std::io::sink())
+                .is_ok()
     })
 }
 

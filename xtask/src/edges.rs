@@ -108,6 +108,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "baton-abi",
             "baton-agent",
+            "baton-agents",
             "baton-build",
             "baton-control",
             "baton-native",

@@ -2,10 +2,11 @@
 //! Policies in agents, beside the same in the kernel: pipe and hackbench. In a large guest, the
 //! cost of commits.
 //!
-//! The clock of a guest counts the instructions of all its CPUs, so those of a global agent that
-//! polls are in its numbers. Its bound is therefore not judged here.
+//! The clock of these guests counts the instructions of all CPUs. What a global agent that polls
+//! costs others is measured in guests that count those of each CPU ([`global`]).
 
 mod commits;
+mod global;
 
 use std::process::ExitCode;
 
@@ -63,9 +64,18 @@ impl Table for Agent {
     }
 
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
+        if args.counted {
+            return global::measure(search, args, cpus);
+        }
         if cpus > commits::GROUP {
             return commits::measure(cpus);
         }
+        let mut subjects = args.subjects();
+        subjects.retain(|subject| !global::is_global(subject));
+        let args = &Arguments {
+            subjects,
+            ..args.clone()
+        };
         let pipe = compare(search, args, |_, run| loads::pipe(run.size(LOOPS)))?;
         let (groups, loops) = hackbench::SIZE;
         let hackbench = compare(search, args, |_, run| {
@@ -82,6 +92,10 @@ impl Table for Agent {
             entries: results,
             broken: verdicts.iter().any(|verdict| !verdict.1),
         })
+    }
+
+    fn beside(&self, args: &Arguments) -> Result<Measured> {
+        global::in_guests(args)
     }
 }
 
