@@ -49,6 +49,13 @@
 
 #define BATON_AGENT_MAX_ENTRIES 65536
 
+// Minimum, default and maximum of an enclave's limit, ms.
+#define BATON_ENCLAVE_MIN_LIMIT_MS 20
+
+#define BATON_ENCLAVE_LIMIT_MS 1000
+
+#define BATON_ENCLAVE_MAX_LIMIT_MS 60000
+
 // In a kick: the CPU's own agent runs next, as if there were a message for it. With
 // `BATON_KICK_PREEMPT` it runs at once, and is asked whether the task that it interrupts goes on.
 #define BATON_AGENT_KICK_AGENT 16384

@@ -11,15 +11,16 @@ use std::process::ExitCode;
 use baton_abi::{BatonPolicyState, BATON_MAX_POLICIES};
 use serde::Serialize;
 
-use super::{partition, print, print_json};
+use super::{enclave, partition, print, print_json};
 use crate::cli::{Apply, Output};
 use crate::config::plan::{plan, Loaded, Step};
 use crate::config::{self, unplaced, Config, Machine, Policy};
 use baton_control::cpulist::CpuList;
 use baton_control::device::{text, Device, BLOCKS_PER_MIB};
+use baton_control::enclaves::Enclaves;
 use baton_control::error::{Error, Result};
 use baton_control::kernel::{self, Lock};
-use baton_control::modules::{module_of, Search, CORE, SHIM};
+use baton_control::modules::{module_of, Search, AGENT, CORE, SHIM};
 use baton_control::{cgroups, exchange, load, recording, unload};
 
 #[derive(Serialize)]
@@ -112,6 +113,7 @@ fn machine() -> Result<Machine> {
         possible: list("possible")?,
         online: list("online")?,
         cgroup,
+        user: |name| enclave::user(name).ok(),
     })
 }
 
@@ -122,19 +124,30 @@ fn current() -> Result<(Config, Loaded)> {
     };
     let core = device.core()?;
     let rules = cgroups::rules(&device)?;
+    let enclaves =
+        Enclaves::open_if_loaded()?.map_or(Ok(Vec::new()), |enclaves| enclaves.list())?;
     let policies = device.policies()?.into_iter().map(|info| {
         let name = text(&info.name);
+        let enclave = enclaves.iter().find(|enclave| enclave.name == name);
         let cgroups = rules
             .iter()
             .filter(|rule| rule.policy == name)
             .map(|rule| unplaced(rule.cgroup.clone()));
         Policy {
             cgroups: cgroups.collect(),
+            // Those of an enclave are its agent's.
             options: Some(text(&info.options))
-                .filter(|options| !options.is_empty())
+                .filter(|options| !options.is_empty() && enclave.is_none())
                 .map(unplaced),
             default: info.id == core.default_policy,
-            is_idle: info.state == BatonPolicyState::Registered as u32,
+            is_idle: info.state == BatonPolicyState::Registered as u32 && enclave.is_none(),
+            enclave: enclave.map(|enclave| {
+                unplaced(config::Enclave {
+                    user: enclave::user_of(&name).map(|user| user.to_string()),
+                    limit_ms: Some(enclave.limit_ms),
+                    entries: Some(enclave.entries),
+                })
+            }),
             share: Some(info.share).filter(|share| *share != 0).map(unplaced),
             flight: Some(info.flight / BLOCKS_PER_MIB)
                 .filter(|mib| *mib != 0)
@@ -182,10 +195,17 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
             ));
         }
     }
+    for policy in &to.policies {
+        let old = is.policies.iter().find(|old| old.name() == policy.name());
+        if let Some(old) = old {
+            check_enclave(old, policy)?;
+        }
+    }
     for step in steps {
         match step {
             Step::Core { .. } => drop(search.find(CORE)?),
             Step::Attach { .. } => drop(search.find(SHIM)?),
+            Step::Enclave { .. } => drop(search.find(AGENT)?),
             Step::Load { policy, module, .. } => drop(module_file(search, policy, module)?),
             Step::Options { policy, module, .. } => drop(module_file(search, policy, module)?),
             _ => {}
@@ -196,7 +216,7 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
     }
     let come = steps
         .iter()
-        .filter(|step| matches!(step, Step::Load { .. }))
+        .filter(|step| matches!(step, Step::Load { .. } | Step::Enclave { .. }))
         .count();
     if is.policies.iter().filter(|policy| !policy.is_idle).count() + come > BATON_MAX_POLICIES {
         return Err(Error::user(
@@ -209,7 +229,11 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
     let Some(device) = Device::open_if_loaded()? else {
         return Ok(());
     };
-    let wanted = |name: &str| to.policies.iter().any(|policy| policy.name() == name);
+    // The agent of an enclave starts its policy.
+    let wanted = |name: &str| {
+        let is_it = |policy: &Policy| policy.name() == name && policy.enclave.is_none();
+        to.policies.iter().any(is_it)
+    };
     let faulted = device
         .policies()?
         .into_iter()
@@ -224,6 +248,27 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
             ),
         )),
     }
+}
+
+/// What an enclave is made with stays.
+fn check_enclave(is: &Policy, to: &Policy) -> Result<()> {
+    let name = to.name();
+    let different = match (is.enclave(), to.enclave()) {
+        (None, None) => return Ok(()),
+        (Some(is), Some(to)) => {
+            let stays = |is: Option<u32>, to: Option<u32>| to.is_none() || is == to;
+            if stays(is.limit_ms, to.limit_ms) && stays(is.entries, to.entries) {
+                return Ok(());
+            }
+            format!("the enclave {name} has another limit_ms or other entries")
+        }
+        (Some(_), None) => format!("{name} is an enclave, and no policy with a module"),
+        (None, Some(_)) => format!("{name} is a policy with a module, and no enclave"),
+    };
+    Err(Error::user(
+        different,
+        format!("remove it first (baton unload {name}); nothing was changed"),
+    ))
 }
 
 fn module_file(search: &Search, policy: &str, module: &Option<PathBuf>) -> Result<PathBuf> {
@@ -269,6 +314,11 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
             &module_file(search, policy, module)?,
             options,
         ),
+        Step::Enclave { name, how } => {
+            Enclaves::open(search)?.create(name, how.entries, how.limit_ms)?;
+            enclave::set_user(name, how.user.as_deref())
+        }
+        Step::EnclaveUser { name, user } => enclave::set_user(name, user.as_deref()),
         Step::Attach { all } => load::attach_anew(search, &device, *all),
         Step::Flight { policy, mib } => recording::set_flight(&device, policy, *mib),
         Step::Share { policy, percent } => partition::set_share(&device, policy, *percent),

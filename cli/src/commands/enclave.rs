@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton enclave`: policies whose answers come from a process, the agent.
 
-use std::os::unix::fs::chown;
+use std::fs;
+use std::os::unix::fs::{chown, MetadataExt};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,7 +18,9 @@ use baton_control::enclaves::{Enclave, Enclaves};
 use baton_control::error::{Error, Result};
 use baton_control::kernel::{self, Lock};
 use baton_control::modules::Search;
-use baton_control::{load, names};
+use baton_control::status::{Fault, Partition, Policy, Status};
+use baton_control::{load, names, report};
+use serde::Serialize;
 
 use super::partition::refused;
 
@@ -40,6 +43,14 @@ pub enum EnclaveCommand {
         /// Its name.
         #[arg(value_parser = names::policy)]
         name: String,
+    },
+    /// Show an enclave: its agent, tasks, CPUs, messages, and why its last agent was stopped.
+    Status {
+        /// Its name.
+        #[arg(value_parser = names::policy)]
+        name: String,
+        #[command(flatten)]
+        output: Output,
     },
     /// List all enclaves.
     List {
@@ -75,8 +86,7 @@ pub fn command(search: &Search, command: &EnclaveCommand) -> Result<ExitCode> {
             let _lock = Lock::take()?;
             create(search, name, how)?;
             if let Some(user) = *user {
-                let node = device_of(name);
-                chown(&node, Some(user), None).map_err(|e| Error::file(node.display(), &e))?;
+                give_to(name, user)?;
             }
             eprintln!(
                 "baton: the enclave {name} waits for an agent: \
@@ -88,13 +98,14 @@ pub fn command(search: &Search, command: &EnclaveCommand) -> Result<ExitCode> {
             let _lock = Lock::take()?;
             destroy(name)?;
         }
+        EnclaveCommand::Status { name, output } => status(name, output.json)?,
         EnclaveCommand::List { output } => list(output.json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Parses a user: a number, or a name of /etc/passwd.
-fn user(text: &str) -> std::result::Result<u32, String> {
+pub fn user(text: &str) -> std::result::Result<u32, String> {
     if let Ok(number) = text.parse() {
         return Ok(number);
     }
@@ -104,6 +115,27 @@ fn user(text: &str) -> std::result::Result<u32, String> {
         .find_map(|mut fields| (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok()))
         .flatten()
         .ok_or(format!("there is no user {text} in /etc/passwd"))
+}
+
+/// Lets this user's processes be the agents of an enclave, beside root's.
+fn give_to(name: &str, user: u32) -> Result<()> {
+    let node = device_of(name);
+    chown(&node, Some(user), None).map_err(|e| Error::file(node.display(), &e))
+}
+
+/// The same with the number as text. `None`: root's processes only.
+pub fn set_user(name: &str, user: Option<&str>) -> Result<()> {
+    let number = user.map_or(Ok(0), self::user);
+    give_to(
+        name,
+        number.map_err(|why| Error::user(why, "name another user"))?,
+    )
+}
+
+/// The number of the user whose processes may be the agents of an enclave; `None` if root's only.
+pub fn user_of(name: &str) -> Option<u32> {
+    let owner = fs::metadata(device_of(name)).ok()?.uid();
+    Some(owner).filter(|owner| *owner != 0)
 }
 
 /// Makes an enclave, and loads what it needs. The caller has the lock.
@@ -148,16 +180,17 @@ pub fn agent_of(name: &str) -> Result<u32> {
     })
 }
 
+fn absent(name: &str) -> Error {
+    Error::user(
+        format!("there is no enclave {name}"),
+        "see which there are: baton enclave list",
+    )
+}
+
 /// Removes an enclave, with its partition. The caller has the lock.
 pub fn destroy(name: &str) -> Result<()> {
-    let absent = || {
-        Error::user(
-            format!("there is no enclave {name}"),
-            "see which there are: baton enclave list",
-        )
-    };
-    let enclaves = Enclaves::open_if_loaded()?.ok_or_else(absent)?;
-    enclaves.find(name)?.ok_or_else(absent)?;
+    let enclaves = Enclaves::open_if_loaded()?.ok_or_else(|| absent(name))?;
+    enclaves.find(name)?.ok_or_else(|| absent(name))?;
     let device = Device::open()?;
     if let Some(policy) = device.policy(name)? {
         baton_control::tasks::take_all(&device, Some(policy.id))?;
@@ -173,6 +206,93 @@ pub fn destroy(name: &str) -> Result<()> {
             .map_err(|unset| refused(name, &unset))?;
     }
     Ok(())
+}
+
+/// An enclave as `baton enclave status` prints it.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    enclave: Enclave,
+    /// The user whose processes may be its agents, beside root's.
+    user: Option<u32>,
+    /// Its CPUs; none if it has no partition, and so uses all CPUs with others.
+    cpus: Option<CpuList>,
+    /// Its policy: tasks, state, options, share.
+    policy: Option<Policy>,
+    /// Its last fault.
+    fault: Option<Fault>,
+}
+
+fn status(name: &str, json: bool) -> Result<()> {
+    kernel::require_root("showing an enclave")?;
+    let found = match Enclaves::open_if_loaded()? {
+        Some(enclaves) => enclaves.find(name)?,
+        None => None,
+    };
+    let enclave = found.ok_or_else(|| absent(name))?;
+    let status = Status::read(&Device::open()?)?;
+    let is_policy = |policy: &Policy| policy.name == name;
+    let policy = status.policies.into_iter().find(is_policy);
+    let partition = policy.as_ref().and_then(|policy| policy.partition.as_ref());
+    let is_partition = |other: &Partition| Some(&other.name) == partition;
+    let partition = status.partitions.into_iter().find(is_partition);
+    let shown = Shown {
+        user: user_of(name),
+        cpus: partition.map(|partition| partition.cpus),
+        fault: status.faults.into_iter().find(|fault| fault.policy == name),
+        policy,
+        enclave,
+    };
+    match json {
+        true => print_json(&shown),
+        false => print(shown.text()),
+    }
+}
+
+impl Shown {
+    fn text(&self) -> String {
+        let Enclave {
+            name,
+            agent,
+            queued,
+            attached,
+            posted,
+            lost,
+            picks,
+            stale,
+            entries,
+            limit_ms,
+        } = &self.enclave;
+        let agent = match agent {
+            Some(pid) => format!("process {pid}"),
+            None => format!("none: baton agent run --enclave {name} POLICY"),
+        };
+        let state = self
+            .policy
+            .as_ref()
+            .map_or("unknown", |policy| policy.state);
+        let tasks = self.policy.as_ref().map_or(0, |policy| policy.tasks);
+        let cpus = self.cpus.as_ref().map(CpuList::to_string);
+        let cpus = cpus.as_deref().unwrap_or("all, with others");
+        let users = match self.user {
+            Some(user) => format!("root and user {user}"),
+            None => "root".into(),
+        };
+        let mut text = format!(
+            "enclave {name}, {state}
+             agent     {agent}; {attached} so far; processes of {users} may be its agent
+             tasks     {tasks}, of which {queued} wait for the agent
+             CPUs      {cpus}
+             messages  {posted} to this agent, of which {lost} found no room; {entries} fit for              each CPU
+             picks     {picks}; {stale} transactions came too late or were refused
+             limit     no task waits longer than {limit_ms} ms for an agent that does not answer
+"
+        );
+        if let Some(fault) = &self.fault {
+            text += &report::fault(fault);
+        }
+        text
+    }
 }
 
 fn list(json: bool) -> Result<()> {

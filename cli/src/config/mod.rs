@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use baton_abi::{
+    BATON_AGENT_MAX_ENTRIES, BATON_AGENT_MIN_ENTRIES, BATON_ENCLAVE_MAX_LIMIT_MS,
+    BATON_ENCLAVE_MIN_LIMIT_MS,
+};
 use baton_control::cpulist::CpuList;
 use baton_control::error::{Error, Result};
 use baton_control::names;
@@ -59,9 +63,28 @@ pub struct Policy {
     /// The cgroups whose tasks belong to the policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<Spanned<String>>,
+    /// It is an enclave, whose agent decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enclave: Option<Spanned<Enclave>>,
     /// Its module is loaded, but it was never started, for example because a command was killed.
     #[serde(skip)]
     pub is_idle: bool,
+}
+
+/// What an enclave has beside that of any policy. What is absent has its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enclave {
+    /// The user whose processes may be its agents, beside root's: a name or a number. A number once
+    /// it is checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// No task waits longer than this for an agent that does not answer, ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_ms: Option<u32>,
+    /// Messages that the ring of each CPU holds, a power of two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,6 +118,7 @@ impl Policy {
             share: None,
             flight: None,
             cgroups: Vec::new(),
+            enclave: None,
             is_idle: false,
         }
     }
@@ -113,8 +137,57 @@ impl Policy {
         self.flight.as_ref().map_or(0, |mib| *mib.get_ref())
     }
 
+    pub fn enclave(&self) -> Option<&Enclave> {
+        self.enclave.as_ref().map(Spanned::get_ref)
+    }
+
     pub fn share(&self) -> u32 {
         self.share.as_ref().map_or(0, |share| *share.get_ref())
+    }
+}
+
+impl Policy {
+    /// An enclave has no module, and no agent when the file is applied. The program that becomes
+    /// its agent chooses the policy and its options.
+    fn check_enclave(
+        &mut self,
+        machine: &Machine,
+    ) -> std::result::Result<(), (Range<usize>, String)> {
+        let name = self.name.span();
+        let Some(enclave) = &mut self.enclave else {
+            return Ok(());
+        };
+        let has = [
+            (self.module.is_some(), "module"),
+            (self.options.is_some(), "options"),
+            (self.flight.is_some(), "flight"),
+            (self.default, "default"),
+        ];
+        if let Some((_, key)) = has.iter().find(|(has, _)| *has) {
+            let why = format!("an enclave has no agent yet, so it cannot have `{key}`");
+            return Err((name, why));
+        }
+        let at = enclave.span();
+        let enclave = enclave.get_mut();
+        if let Some(user) = &mut enclave.user {
+            let number = (machine.user)(user);
+            let number = number.ok_or_else(|| (at.clone(), format!("there is no user {user}")))?;
+            *user = number.to_string();
+        }
+        // Processes of root may always be agents.
+        enclave.user.take_if(|user| user == "0");
+        let limits = BATON_ENCLAVE_MIN_LIMIT_MS..=BATON_ENCLAVE_MAX_LIMIT_MS;
+        let sizes = BATON_AGENT_MIN_ENTRIES..=BATON_AGENT_MAX_ENTRIES;
+        if enclave.limit_ms.is_some_and(|ms| !limits.contains(&ms)) {
+            let why = format!("limit_ms is {} to {}", limits.start(), limits.end());
+            return Err((at, why));
+        }
+        let is_size = |n: u32| n.is_power_of_two() && sizes.contains(&n);
+        if enclave.entries.is_some_and(|n| !is_size(n)) {
+            let (first, last) = (sizes.start(), sizes.end());
+            return Err((at, format!("entries is a power of two, {first} to {last}")));
+        }
+        Ok(())
     }
 }
 
@@ -125,6 +198,8 @@ pub struct Machine {
     pub online: CpuList,
     /// The canonical name of a cgroup, if it exists.
     pub cgroup: fn(&str) -> Option<String>,
+    /// The number of a user, if there is one of that name or number.
+    pub user: fn(&str) -> Option<u32>,
 }
 
 impl Config {
@@ -175,6 +250,7 @@ impl Config {
                         .into(),
                 ));
             }
+            policy.check_enclave(machine)?;
             if let Some(options) = &mut policy.options {
                 let at = options.span();
                 *options.get_mut() = names::options(options.get_ref()).map_err(|why| (at, why))?;
@@ -327,6 +403,7 @@ mod tests {
             possible: cpus("0-7"),
             online: cpus("0-3"),
             cgroup: |name| (name != "nowhere").then(|| name.trim_matches('/').to_owned()),
+            user: |name| (name == "alice").then_some(1000),
         }
     }
 
@@ -344,6 +421,10 @@ mod tests {
         [[policy]]
         name = "wfq"
         default = true
+
+        [[policy]]
+        name = "theirs"
+        enclave = { user = "alice", limit_ms = 500, entries = 256 }
 
         [[partition]]
         name = "fast"
@@ -365,10 +446,17 @@ mod tests {
             (config.policies[0].flight(), config.policies[1].flight()),
             (4, 0)
         );
+        let enclave = config.policies[2].enclave().unwrap();
+        assert_eq!(enclave.user.as_deref(), Some("1000"));
+        assert_eq!((enclave.limit_ms, enclave.entries), (Some(500), Some(256)));
         assert_eq!(config.partitions[0].cpus.get_ref().to_string(), "2-3,5");
         // Reading the written text gives the same configuration.
         let written = toml::to_string(&config).unwrap();
-        assert_eq!(Config::parse(&written, &machine()).unwrap(), config);
+        let numbers = Machine {
+            user: |number| number.parse().ok(),
+            ..machine()
+        };
+        assert_eq!(Config::parse(&written, &numbers).unwrap(), config);
         assert_eq!(Config::parse("", &machine()).unwrap(), Config::default());
     }
 
@@ -397,6 +485,10 @@ mod tests {
         check("flight = 4", "flight = 4001", "more than 4000 MiB");
         check("\"a/b\"", "\"nowhere\"", "no cgroup nowhere");
         check("\"a/b\"", "\"latency.slice\"", "twice");
+        check("\"alice\"", "\"bob\"", "no user bob");
+        check("limit_ms = 500", "limit_ms = 5", "20 to 60000");
+        check("entries = 256", "entries = 300", "power of two");
+        check("user = ", "agent = ", "unknown field");
         check("2-3,5", "2-3,8", "no CPU 8");
         check("2-3,5", "2-", "'' in '2-'");
         check("2-3,5", "0-3", "no CPU that is online");
@@ -406,6 +498,8 @@ mod tests {
         check("\"fast\"", "\"Fast\"", "small letters");
         let whole = |text: &str| Config::parse(text, &machine()).unwrap_err().1;
         assert!(whole("[[policy]]\nname = \"wfq\"\ndefault = true").contains("needs `all = true`"));
+        let with_options = "[[policy]]\nname = \"a\"\noptions = \"x=1\"\nenclave = {}";
+        assert!(whole(with_options).contains("cannot have `options`"));
         let two =
             format!("{GOOD}\n[[partition]]\nname = \"b\"\ncpus = \"3\"\npolicies = [\"fifo_c\"]");
         assert!(whole(&two).contains("CPU 3 is in fast already"));

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{Config, Policy};
+use super::{Config, Enclave, Policy};
 use baton_control::cpulist::CpuList;
 
 /// A step. Each can be carried out, and the plan back undoes it.
@@ -22,6 +22,16 @@ pub enum Step {
         policy: String,
         module: Option<PathBuf>,
         options: String,
+    },
+    /// Makes an enclave, without an agent.
+    Enclave {
+        name: String,
+        how: Enclave,
+    },
+    /// Lets a user's processes be the agents of an enclave; `None`: root's only.
+    EnclaveUser {
+        name: String,
+        user: Option<String>,
     },
     /// Replaces a policy by itself with other options; its state is kept if it can be handed over.
     Options {
@@ -80,6 +90,14 @@ impl fmt::Display for Step {
             Self::Load {
                 policy, options, ..
             } => write!(f, "load {policy} {}", with(options)),
+            Self::Enclave { name, .. } => write!(f, "make the enclave {name}"),
+            Self::EnclaveUser {
+                name,
+                user: Some(user),
+            } => write!(f, "let processes of user {user} be the agents of {name}"),
+            Self::EnclaveUser { name, user: None } => {
+                write!(f, "let only processes of root be the agents of {name}")
+            }
             Self::Options {
                 policy, options, ..
             } => write!(f, "run {policy} {}", with(options)),
@@ -158,6 +176,10 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
             .module
             .as_ref()
             .map(|module| module.get_ref().clone());
+        if let Some(how) = policy.enclave() {
+            enclave(find(is, &name), name, how, &mut steps);
+            continue;
+        }
         match find(is, policy.name()) {
             Some(old) if old.is_idle => steps.push(Step::Load {
                 policy: name,
@@ -193,6 +215,17 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
         policy: policy.name().to_owned(),
     }));
     steps
+}
+
+fn enclave(old: Option<&Policy>, name: String, how: &Enclave, steps: &mut Vec<Step>) {
+    let Some(old) = old.and_then(Policy::enclave) else {
+        let how = how.clone();
+        return steps.push(Step::Enclave { name, how });
+    };
+    if old.user != how.user {
+        let user = how.user.clone();
+        steps.push(Step::EnclaveUser { name, user });
+    }
 }
 
 fn find<'c>(config: &'c Config, name: &str) -> Option<&'c Policy> {
@@ -426,6 +459,32 @@ mod tests {
             .map(Step::to_string)
             .collect();
         assert_eq!(steps, ["load a without options", "a share of 0 % for a"]);
+    }
+
+    #[test]
+    fn enclaves_are_made_and_get_users() {
+        let of = |user: Option<&str>| {
+            let mut config = config(&["a"], Vec::new());
+            let user = user.map(str::to_owned);
+            let how = Enclave {
+                user,
+                ..Enclave::default()
+            };
+            config.policies[0].enclave = Some(unplaced(how));
+            config
+        };
+        let none = config(&["b"], Vec::new());
+        check(&none, &of(None), &["make the enclave a", "unload b"]);
+        check(
+            &of(None),
+            &of(Some("1")),
+            &["let processes of user 1 be the agents of a"],
+        );
+        check(
+            &of(Some("1")),
+            &of(None),
+            &["let only processes of root be the agents of a"],
+        );
     }
 
     #[test]

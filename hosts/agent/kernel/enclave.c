@@ -13,10 +13,6 @@
 #include "enclave.h"
 #include "register.h"
 
-#define DEFAULT_LIMIT_MS 1000
-#define MIN_LIMIT_MS 20
-#define MAX_LIMIT_MS 60000
-
 DEFINE_MUTEX(baton_enclaves_mutex);
 static LIST_HEAD(enclaves);
 static DEFINE_MUTEX(changing);	/* enclaves are made and removed one at a time */
@@ -66,7 +62,7 @@ static int refuse(struct baton_enclave *arg, int err, const char *why)
 static int create(struct baton_enclave *arg)
 {
 	u32 entries = arg->entries ?: BATON_AGENT_ENTRIES;
-	u32 limit = arg->limit ?: DEFAULT_LIMIT_MS;
+	u32 limit = arg->limit ?: BATON_ENCLAVE_LIMIT_MS;
 	struct enclave *enclave;
 	int err;
 
@@ -74,7 +70,7 @@ static int create(struct baton_enclave *arg)
 	    !is_power_of_2(entries))
 		return refuse(arg, -EINVAL,
 			      "the number of messages is no power of two from 64 to 65536");
-	if (limit < MIN_LIMIT_MS || limit > MAX_LIMIT_MS)
+	if (limit < BATON_ENCLAVE_MIN_LIMIT_MS || limit > BATON_ENCLAVE_MAX_LIMIT_MS)
 		return refuse(arg, -EINVAL, "the limit is not between 20 ms and 60 s");
 	enclave = kzalloc(sizeof(*enclave), GFP_KERNEL);
 	if (!enclave)

@@ -193,6 +193,10 @@ pub const BATON_AGENT_STANDBY: u32 = 256;
 pub const BATON_AGENT_MIN_ENTRIES: u32 = 64;
 pub const BATON_AGENT_ENTRIES: u32 = 1024;
 pub const BATON_AGENT_MAX_ENTRIES: u32 = 65536;
+/// Minimum, default and maximum of an enclave's limit, ms.
+pub const BATON_ENCLAVE_MIN_LIMIT_MS: u32 = 20;
+pub const BATON_ENCLAVE_LIMIT_MS: u32 = 1000;
+pub const BATON_ENCLAVE_MAX_LIMIT_MS: u32 = 60000;
 /// In a kick: the CPU's own agent runs next, as if there were a message for it. With
 /// `BATON_KICK_PREEMPT` it runs at once, and is asked whether the task that it interrupts goes on.
 pub const BATON_AGENT_KICK_AGENT: u16 = 0x4000;

@@ -3,6 +3,7 @@
 //! systemd has booted.
 
 use crate::{
+    agents::Running,
     tool::{
         baton, baton_fails, check, hackbench, must, policy, run, status, unload_everything, Hog,
     },
@@ -21,6 +22,7 @@ pub fn cases() -> Vec<Case> {
             "apply: from nothing, twice, exported, and to something else",
             applied()
         ),
+        case!("apply: an enclave beside a policy", enclave()),
         case!("apply: a bad file changes nothing", bad_files()),
         case!("apply: a step that fails is undone", undone()),
         case!("apply: kill -9 at any point", killed()),
@@ -72,6 +74,77 @@ policies = ["fifo"]
 
 fn make_cgroup() -> Result<(), String> {
     fs::create_dir_all("/sys/fs/cgroup/apply").map_err(|e| e.to_string())
+}
+
+const ENCLAVE: &str = r#"
+[[policy]]
+name = "theirs"
+share = 20
+cgroups = ["apply"]
+enclave = { user = "65534", limit_ms = 2000, entries = 256 }
+
+[[policy]]
+name = "fifo"
+
+[[partition]]
+name = "part"
+cpus = "2-3"
+policies = ["theirs"]
+"#;
+
+/// The file makes an enclave, which an agent of the user's then has.
+fn enclave() -> Result<(), String> {
+    make_cgroup()?;
+    apply(ENCLAVE)?;
+    let exported = export()?;
+    for part in [
+        "user = \"65534\"",
+        "limit_ms = 2000",
+        "entries = 256",
+        "cpus = \"2-3\"",
+    ] {
+        check(exported.contains(part), || format!("no {part}: {exported}"))?;
+    }
+    let user = |id: &str| {
+        let node = "/dev/baton-enclave-theirs";
+        let owner = must("stat", &["-c", "%u", node])?;
+        check(owner.trim() == id, || format!("{node} is of user {owner}"))
+    };
+    user("65534")?;
+    let agent = Running::start("theirs", &["--per-cpu", "wfq"])?;
+    // In the control group, and so in the enclave.
+    let work = "echo $$ >/sys/fs/cgroup/apply/cgroup.procs && exec hackbench -g 1 -l 20";
+    must("sh", &["-c", work])?;
+    agent.wait_for("theirs", |enclave| enclave["picks"].as_u64() > Some(50))?;
+    let again = apply(&exported)?;
+    check(again.starts_with("nothing to do"), || {
+        format!("with an agent: {again}")
+    })?;
+    let shown = baton(&["enclave", "status", "theirs"])?;
+    for part in [
+        "enclave theirs, running",
+        "root and user 65534",
+        "CPUs      2-3",
+        "2000 ms",
+    ] {
+        check(shown.contains(part), || format!("no {part}: {shown}"))?;
+    }
+    apply_fails(
+        &ENCLAVE.replace("2000", "3000"),
+        "the enclave theirs has another limit_ms",
+    )?;
+    apply(&ENCLAVE.replace("65534", "0"))?;
+    user("0")?;
+    drop(agent);
+    apply("[[policy]]\nname = \"fifo\"\n")?;
+    let left = baton(&["enclave", "list", "--json"])?;
+    check(left.trim() == "[]", || {
+        format!("an enclave is left: {left}")
+    })?;
+    baton_fails(
+        &["enclave", "status", "theirs"],
+        "there is no enclave theirs",
+    )
 }
 
 fn export() -> Result<String, String> {
