@@ -10,7 +10,7 @@ use crate::{loads, Bench};
 use baton_control::error::Result;
 use baton_control::modules::Search;
 
-/// Groups of processes, and messages per group.
+/// Groups of processes, and messages from each sender to each receiver.
 pub const SIZE: (u32, u32) = (1, 200);
 
 pub struct Hackbench;

@@ -136,8 +136,9 @@ impl Drop for Load {
 /// The results of a row of upgrades.
 struct Row {
     changes: Vec<Change>,
-    /// Tasks that went to the fallback, and faults of the policy (a lost task is one).
+    /// How often a task ran under the fallback.
     left: u64,
+    /// Faults of the policy; a lost task is one.
     lost: u64,
 }
 

@@ -8,7 +8,7 @@
 use crate::{files::File, pages::FOR_TESTS};
 use std::collections::BTreeMap;
 
-/// Lines of code of Enoki's schedulers (SOSP '23, section 4.2), by Baton's directory. The other
+/// Lines of code of Enoki's schedulers (EuroSys '24, section 4.2), by Baton's directory. The other
 /// policies have no counterpart.
 const PAPER: &[(&str, usize)] = &[
     ("arbiter", 579),

@@ -12,8 +12,8 @@ use baton_control::report::table;
 const JUDGED: &str = "shinjuku";
 /// The loads at which it is compared, per cent.
 const AT: &[u64] = &[50, 70, 80];
-/// The loads that its curve in the simulator must have, per cent. They end at 80, because it cannot
-/// answer more than 100.
+/// The loads that the curve of [`JUDGED`] in the simulator must have, per cent of the CPUs' time. They
+/// end at 80: near 100, waits grow without bound.
 const CURVE: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 75, 80];
 
 /// A bound on each value that `values` returns with its load.
@@ -81,7 +81,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn point(&self, subject: &str, batch: bool, load: u64) -> Option<&Point> {
-        // The percentiles of no samples would be the best.
+        // A point without answers has no percentiles; taken as 0, they would be the best.
         let mut points = self.found.points.iter().filter(|p| p.answered > 0.0);
         points.find(|p| {
             p.place == self.place && p.subject == subject && p.batch == batch && p.load == load
@@ -168,8 +168,8 @@ impl View<'_> {
     }
 }
 
-/// Applies all rules at both places; or, unless all subjects were to be measured, those whose
-/// subjects were. Any other missing value breaks its rule.
+/// Applies the rules to the guest and to the simulator. If `is_all` is false, the rules whose
+/// subjects were not measured are left out. Any other missing value breaks its rule.
 pub fn verdicts(found: &Found, is_all: bool) -> Vec<Verdict> {
     let views =
         [(Place::Simulator, "cfs_like"), (Place::Kernel, "eevdf")].map(|(place, baseline)| View {

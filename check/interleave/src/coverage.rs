@@ -32,8 +32,8 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Number of schedules that differ from all others in a call of the policy, its order or its
-    /// answer.
+    /// Number of distinct schedules: two are the same if the policy got the same calls in the same
+    /// order and gave the same answers.
     pub fn schedules(&self) -> usize {
         self.schedules.len()
     }

@@ -150,7 +150,7 @@ fn check(
     }
 }
 
-/// `Ok` or `Err`: `Ok` without words, `Err` with these.
+/// `Ok` with an empty string if `yes`, else `Err(otherwise)`.
 fn yes_if(yes: bool, otherwise: &str) -> std::result::Result<String, String> {
     if yes {
         Ok(String::new())
