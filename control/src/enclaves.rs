@@ -31,7 +31,7 @@ pub struct Enclave {
     pub queued: u32,
     /// Agents that were attached so far.
     pub attached: u64,
-    /// Messages to the present agent, and those of them that found no room.
+    /// Messages to the present agent, and those that found no room, which are not among them.
     pub posted: u64,
     /// See `posted`.
     pub lost: u64,
@@ -138,6 +138,20 @@ impl Enclaves {
             refused(
                 name,
                 "removed",
+                errno,
+                &text(&enclave.message),
+                "see which enclaves there are: baton enclave list",
+            )
+        })
+    }
+
+    /// Ends the agent of an enclave, if it has one. The enclave waits for another.
+    pub fn dismiss(&self, name: &str) -> Result<()> {
+        let mut enclave = self.request(BatonEnclaveAct::Dismiss, 0, name);
+        self.set(&mut enclave).map_err(|errno| {
+            refused(
+                name,
+                "left by its agent",
                 errno,
                 &text(&enclave.message),
                 "see which enclaves there are: baton enclave list",

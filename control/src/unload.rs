@@ -157,7 +157,14 @@ fn remove_enclave(name: &str) -> Result<()> {
     }
     // The open device would keep the module loaded.
     drop(enclaves);
-    kernel::unload_module(AGENT_MODULE)
+    if !kernel::remove_module(AGENT_MODULE)? {
+        eprintln!(
+            "baton: {AGENT_MODULE}.ko stays loaded while a process has an enclave's device open; \
+             it has no enclave.\n\
+             baton: to unload it, too: end that process, and then: baton unload --everything"
+        );
+    }
+    Ok(())
 }
 
 /// The error of a policy that failed in its `Drop`.

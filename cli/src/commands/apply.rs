@@ -143,7 +143,7 @@ fn current() -> Result<(Config, Loaded)> {
             is_idle: info.state == BatonPolicyState::Registered as u32 && enclave.is_none(),
             enclave: enclave.map(|enclave| {
                 unplaced(config::Enclave {
-                    user: enclave::user_of(&name).map(|user| user.to_string()),
+                    user: enclave::user_of(&name).map(config::User::Number),
                     limit_ms: Some(enclave.limit_ms),
                     entries: Some(enclave.entries),
                 })
@@ -199,6 +199,17 @@ fn check(search: &Search, is: &Config, loaded: Loaded, to: &Config, steps: &[Ste
         let old = is.policies.iter().find(|old| old.name() == policy.name());
         if let Some(old) = old {
             check_enclave(old, policy)?;
+        }
+        // Its agent makes it one that can have tasks by default.
+        if policy.enclave.is_some() && policy.default && !old.is_some_and(|old| old.default) {
+            let name = policy.name();
+            return Err(Error::user(
+                format!("{name} is an enclave, and has no agent when the file is applied"),
+                format!(
+                    "leave out its `default`, and give it all tasks later (baton attach {name} \
+                     --all); nothing was changed"
+                ),
+            ));
         }
     }
     for step in steps {
@@ -256,8 +267,7 @@ fn check_enclave(is: &Policy, to: &Policy) -> Result<()> {
     let different = match (is.enclave(), to.enclave()) {
         (None, None) => return Ok(()),
         (Some(is), Some(to)) => {
-            let stays = |is: Option<u32>, to: Option<u32>| to.is_none() || is == to;
-            if stays(is.limit_ms, to.limit_ms) && stays(is.entries, to.entries) {
+            if is.has_size_of(to) {
                 return Ok(());
             }
             format!("the enclave {name} has another limit_ms or other entries")
@@ -316,9 +326,9 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
         ),
         Step::Enclave { name, how } => {
             Enclaves::open(search)?.create(name, how.entries, how.limit_ms)?;
-            enclave::set_user(name, how.user.as_deref())
+            Ok(())
         }
-        Step::EnclaveUser { name, user } => enclave::set_user(name, user.as_deref()),
+        Step::EnclaveUser { name, user } => enclave::set_user(name, *user),
         Step::Attach { all } => load::attach_anew(search, &device, *all),
         Step::Flight { policy, mib } => recording::set_flight(&device, policy, *mib),
         Step::Share { policy, percent } => partition::set_share(&device, policy, *percent),

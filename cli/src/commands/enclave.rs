@@ -70,7 +70,7 @@ pub struct EnclaveOptions {
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuList>,
     /// No task waits longer than this for an agent that does not answer: the enclave gives it up
-    /// when it has left a message unread for three quarters of this. [default: 1s]
+    /// when it has left a message unread for half of this. [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = names::duration)]
     pub limit: Option<Duration>,
     /// Messages that the ring of each CPU holds, a power of two. [default: 1024]
@@ -86,7 +86,7 @@ pub fn command(search: &Search, command: &EnclaveCommand) -> Result<ExitCode> {
             let _lock = Lock::take()?;
             create(search, name, how)?;
             if let Some(user) = *user {
-                give_to(name, user)?;
+                set_user(name, Some(user))?;
             }
             eprintln!(
                 "baton: the enclave {name} waits for an agent: \
@@ -107,7 +107,10 @@ pub fn command(search: &Search, command: &EnclaveCommand) -> Result<ExitCode> {
 /// Parses a user: a number, or a name of /etc/passwd.
 pub fn user(text: &str) -> std::result::Result<u32, String> {
     if let Ok(number) = text.parse() {
-        return Ok(number);
+        return match number {
+            u32::MAX => Err(format!("{number} is the number of no user")),
+            number => Ok(number),
+        };
     }
     let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut users = known.lines().map(|line| line.split(':'));
@@ -117,19 +120,23 @@ pub fn user(text: &str) -> std::result::Result<u32, String> {
         .ok_or(format!("there is no user {text} in /etc/passwd"))
 }
 
-/// Lets this user's processes be the agents of an enclave, beside root's.
-fn give_to(name: &str, user: u32) -> Result<()> {
-    let node = device_of(name);
-    chown(&node, Some(user), None).map_err(|e| Error::file(node.display(), &e))
-}
-
-/// The same with the number as text. `None`: root's processes only.
-pub fn set_user(name: &str, user: Option<&str>) -> Result<()> {
-    let number = user.map_or(Ok(0), self::user);
-    give_to(
-        name,
-        number.map_err(|why| Error::user(why, "name another user"))?,
-    )
+/// Lets this user's processes be the agents of an enclave, beside root's. `None`: root's only. Ends
+/// an agent that then may no longer be one.
+pub fn set_user(name: &str, user: Option<u32>) -> Result<()> {
+    let (node, user) = (device_of(name), user.unwrap_or(0));
+    chown(&node, Some(user), None).map_err(|e| Error::file(node.display(), &e))?;
+    let Some(enclaves) = Enclaves::open_if_loaded()? else {
+        return Ok(());
+    };
+    let Some(agent) = enclaves.find(name)?.and_then(|enclave| enclave.agent) else {
+        return Ok(());
+    };
+    // A process that has ended is no agent any more.
+    let of_process = fs::metadata(format!("/proc/{agent}")).map(|process| process.uid());
+    if of_process.is_ok_and(|uid| uid != 0 && uid != user) {
+        enclaves.dismiss(name)?;
+    }
+    Ok(())
 }
 
 /// The number of the user whose processes may be the agents of an enclave; `None` if root's only.
@@ -215,7 +222,7 @@ struct Shown {
     enclave: Enclave,
     /// The user whose processes may be its agents, beside root's.
     user: Option<u32>,
-    /// Its CPUs; none if it has no partition, and so uses all CPUs with others.
+    /// Its CPUs; none if it has no partition, and so shares those in no partition with others.
     cpus: Option<CpuList>,
     /// Its policy: tasks, state, options, share.
     policy: Option<Policy>,
@@ -273,20 +280,23 @@ impl Shown {
             .map_or("unknown", |policy| policy.state);
         let tasks = self.policy.as_ref().map_or(0, |policy| policy.tasks);
         let cpus = self.cpus.as_ref().map(CpuList::to_string);
-        let cpus = cpus.as_deref().unwrap_or("all, with others");
+        let cpus = cpus
+            .as_deref()
+            .unwrap_or("those in no partition, with others");
         let users = match self.user {
             Some(user) => format!("root and user {user}"),
             None => "root".into(),
         };
         let mut text = format!(
-            "enclave {name}, {state}
-             agent     {agent}; {attached} so far; processes of {users} may be its agent
-             tasks     {tasks}, of which {queued} wait for the agent
-             CPUs      {cpus}
-             messages  {posted} to this agent, of which {lost} found no room; {entries} fit for              each CPU
-             picks     {picks}; {stale} transactions came too late or were refused
-             limit     no task waits longer than {limit_ms} ms for an agent that does not answer
-"
+            "enclave {name}, {state}\n\
+             \x20 agent     {agent}; {attached} so far; processes of {users} may be its agent\n\
+             \x20 tasks     {tasks}, of which {queued} wait for the agent\n\
+             \x20 CPUs      {cpus}\n\
+             \x20 messages  {posted} to this agent; {lost} more found no room, which {entries} \
+             have for each CPU\n\
+             \x20 picks     {picks}; {stale} transactions came too late or were refused\n\
+             \x20 limit     no task waits longer than {limit_ms} ms for an agent that does not \
+             answer\n"
         );
         if let Some(fault) = &self.fault {
             text += &report::fault(fault);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use rustix::io::Errno;
 
-use super::{print, print_json};
+use super::{enclave, print, print_json};
 use crate::cli::{Output, PartitionCommand, Share};
 use baton_control::cpulist::CpuList;
 use baton_control::device::{Device, Unset};
@@ -41,7 +41,8 @@ pub fn command(command: &PartitionCommand) -> Result<ExitCode> {
         }
         PartitionCommand::Destroy { name } => {
             let (device, _lock) = begin()?;
-            find(&device, name)?.ok_or_else(|| absent(name))?;
+            let partition = find(&device, name)?.ok_or_else(|| absent(name))?;
+            require_no_user(&partition)?;
             device
                 .set_partition(name, &CpuList::default(), &[])
                 .map_err(|e| refused(name, &e))?;
@@ -49,6 +50,22 @@ pub fn command(command: &PartitionCommand) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         PartitionCommand::List { output } => list(*output),
+    }
+}
+
+/// Without its partition, the agent of a user would act on all CPUs.
+fn require_no_user(partition: &Partition) -> Result<()> {
+    let users = partition.policies.iter();
+    let mut users = users.filter_map(|policy| Some((policy, enclave::user_of(policy)?)));
+    match users.next() {
+        None => Ok(()),
+        Some((policy, user)) => Err(Error::user(
+            format!(
+                "partition {} has the CPUs of the enclave {policy}, which is user {user}'s",
+                partition.name
+            ),
+            format!("remove both: baton enclave destroy {policy}"),
+        )),
     }
 }
 

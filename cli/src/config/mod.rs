@@ -5,6 +5,7 @@
 pub mod plan;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -12,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use baton_abi::{
-    BATON_AGENT_MAX_ENTRIES, BATON_AGENT_MIN_ENTRIES, BATON_ENCLAVE_MAX_LIMIT_MS,
-    BATON_ENCLAVE_MIN_LIMIT_MS,
+    BATON_AGENT_ENTRIES, BATON_AGENT_MAX_ENTRIES, BATON_AGENT_MIN_ENTRIES, BATON_ENCLAVE_LIMIT_MS,
+    BATON_ENCLAVE_MAX_LIMIT_MS, BATON_ENCLAVE_MIN_LIMIT_MS,
 };
 use baton_control::cpulist::CpuList;
 use baton_control::error::{Error, Result};
@@ -75,16 +76,56 @@ pub struct Policy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Enclave {
-    /// The user whose processes may be its agents, beside root's: a name or a number. A number once
-    /// it is checked.
+    /// The user whose processes may be its agents, beside root's. A number once it is checked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
+    pub user: Option<User>,
     /// No task waits longer than this for an agent that does not answer, ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_ms: Option<u32>,
     /// Messages that the ring of each CPU holds, a power of two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entries: Option<u32>,
+}
+
+/// A user of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum User {
+    Number(u32),
+    Name(String),
+}
+
+impl User {
+    /// The number, if it is known.
+    fn number(&self) -> Option<u32> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Name(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Name(name) => name.fmt(f),
+        }
+    }
+}
+
+impl Enclave {
+    /// The number of its user, once it is checked.
+    pub fn user(&self) -> Option<u32> {
+        self.user.as_ref().and_then(User::number)
+    }
+
+    /// Has it the limit and the entries of the other?
+    pub fn has_size_of(&self, other: &Self) -> bool {
+        let limit = |of: &Self| of.limit_ms.unwrap_or(BATON_ENCLAVE_LIMIT_MS);
+        let entries = |of: &Self| of.entries.unwrap_or(BATON_AGENT_ENTRIES);
+        limit(self) == limit(other) && entries(self) == entries(other)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,7 +202,6 @@ impl Policy {
             (self.module.is_some(), "module"),
             (self.options.is_some(), "options"),
             (self.flight.is_some(), "flight"),
-            (self.default, "default"),
         ];
         if let Some((_, key)) = has.iter().find(|(has, _)| *has) {
             let why = format!("an enclave has no agent yet, so it cannot have `{key}`");
@@ -170,12 +210,12 @@ impl Policy {
         let at = enclave.span();
         let enclave = enclave.get_mut();
         if let Some(user) = &mut enclave.user {
-            let number = (machine.user)(user);
+            let number = (machine.user)(&user.to_string());
             let number = number.ok_or_else(|| (at.clone(), format!("there is no user {user}")))?;
-            *user = number.to_string();
+            *user = User::Number(number);
         }
         // Processes of root may always be agents.
-        enclave.user.take_if(|user| user == "0");
+        enclave.user.take_if(|user| *user == User::Number(0));
         let limits = BATON_ENCLAVE_MIN_LIMIT_MS..=BATON_ENCLAVE_MAX_LIMIT_MS;
         let sizes = BATON_AGENT_MIN_ENTRIES..=BATON_AGENT_MAX_ENTRIES;
         if enclave.limit_ms.is_some_and(|ms| !limits.contains(&ms)) {
@@ -305,7 +345,27 @@ impl Config {
                 "there are at most 16 policies, and at most 64 cgroups that have one".into(),
             ));
         }
-        self.check_partitions(machine, &names)
+        self.check_partitions(machine, &names)?;
+        self.check_users()
+    }
+
+    /// The agent of a user acts on the CPUs of a partition, and not on all of the machine.
+    fn check_users(&self) -> std::result::Result<(), (Range<usize>, String)> {
+        for policy in &self.policies {
+            let Some(enclave) = &policy.enclave else {
+                continue;
+            };
+            let is_member = |partition: &Partition| {
+                let policies = partition.policies.get_ref();
+                policies.iter().any(|member| member == policy.name())
+            };
+            if enclave.get_ref().user.is_some() && !self.partitions.iter().any(is_member) {
+                let name = policy.name();
+                let why = format!("an enclave with a user needs a [[partition]] for {name}");
+                return Err((enclave.span(), why));
+            }
+        }
+        Ok(())
     }
 
     fn check_core(&self) -> std::result::Result<(), (Range<usize>, String)> {
@@ -430,6 +490,11 @@ mod tests {
         name = "fast"
         cpus = "2-3,5"
         policies = ["wfq"]
+
+        [[partition]]
+        name = "theirs"
+        cpus = "6"
+        policies = ["theirs"]
     "#;
 
     #[test]
@@ -447,7 +512,7 @@ mod tests {
             (4, 0)
         );
         let enclave = config.policies[2].enclave().unwrap();
-        assert_eq!(enclave.user.as_deref(), Some("1000"));
+        assert_eq!(enclave.user(), Some(1000));
         assert_eq!((enclave.limit_ms, enclave.entries), (Some(500), Some(256)));
         assert_eq!(config.partitions[0].cpus.get_ref().to_string(), "2-3,5");
         // Reading the written text gives the same configuration.
@@ -500,6 +565,8 @@ mod tests {
         assert!(whole("[[policy]]\nname = \"wfq\"\ndefault = true").contains("needs `all = true`"));
         let with_options = "[[policy]]\nname = \"a\"\noptions = \"x=1\"\nenclave = {}";
         assert!(whole(with_options).contains("cannot have `options`"));
+        let alone = "[[policy]]\nname = \"a\"\nenclave = { user = \"alice\" }";
+        assert!(whole(alone).contains("needs a [[partition]] for a"));
         let two =
             format!("{GOOD}\n[[partition]]\nname = \"b\"\ncpus = \"3\"\npolicies = [\"fifo_c\"]");
         assert!(whole(&two).contains("CPU 3 is in fast already"));

@@ -31,7 +31,7 @@ pub enum Step {
     /// Lets a user's processes be the agents of an enclave; `None`: root's only.
     EnclaveUser {
         name: String,
-        user: Option<String>,
+        user: Option<u32>,
     },
     /// Replaces a policy by itself with other options; its state is kept if it can be handed over.
     Options {
@@ -177,7 +177,10 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
             .as_ref()
             .map(|module| module.get_ref().clone());
         if let Some(how) = policy.enclave() {
-            enclave(find(is, &name), name, how, &mut steps);
+            if find(is, &name).is_none() {
+                let how = how.clone();
+                steps.push(Step::Enclave { name, how });
+            }
             continue;
         }
         match find(is, policy.name()) {
@@ -204,7 +207,9 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
     }
     orders(is, to, &mut steps);
     shares(is, to, &mut steps);
+    users_leave(is, to, &mut steps);
     partitions(is, to, &mut steps);
+    users_come(is, to, &mut steps);
     memberships(is, to, loaded, &mut steps);
     flights(is, to, &mut steps);
     let gone = is
@@ -217,15 +222,35 @@ pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
     steps
 }
 
-fn enclave(old: Option<&Policy>, name: String, how: &Enclave, steps: &mut Vec<Step>) {
-    let Some(old) = old.and_then(Policy::enclave) else {
-        let how = how.clone();
-        return steps.push(Step::Enclave { name, how });
-    };
-    if old.user != how.user {
-        let user = how.user.clone();
-        steps.push(Step::EnclaveUser { name, user });
-    }
+/// The user of an enclave, by the name of its policy.
+fn user_of(config: &Config, name: &str) -> Option<u32> {
+    find(config, name).and_then(Policy::enclave)?.user()
+}
+
+/// A user loses an enclave before it loses its CPUs: it would have all CPUs then.
+fn users_leave(is: &Config, to: &Config, steps: &mut Vec<Step>) {
+    let names = is.policies.iter().map(Policy::name);
+    let left = names.filter(|name| {
+        let old = user_of(is, name);
+        old.is_some() && old != user_of(to, name)
+    });
+    steps.extend(left.map(|name| Step::EnclaveUser {
+        name: name.to_owned(),
+        user: None,
+    }));
+}
+
+/// A user gets an enclave that has its CPUs.
+fn users_come(is: &Config, to: &Config, steps: &mut Vec<Step>) {
+    let names = to.policies.iter().map(Policy::name);
+    let come = names.filter(|name| {
+        let new = user_of(to, name);
+        new.is_some() && new != user_of(is, name)
+    });
+    steps.extend(come.map(|name| Step::EnclaveUser {
+        name: name.to_owned(),
+        user: user_of(to, name),
+    }));
 }
 
 fn find<'c>(config: &'c Config, name: &str) -> Option<&'c Policy> {
@@ -378,7 +403,7 @@ fn memberships(is: &Config, to: &Config, loaded: Loaded, steps: &mut Vec<Step>) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::{unplaced, Partition};
+    use super::super::{unplaced, Partition, User};
     use super::*;
 
     const RUNNING: Loaded = Loaded {
@@ -463,11 +488,11 @@ mod tests {
 
     #[test]
     fn enclaves_are_made_and_get_users() {
-        let of = |user: Option<&str>| {
-            let mut config = config(&["a"], Vec::new());
-            let user = user.map(str::to_owned);
+        let of = |user: Option<u32>| {
+            let partition = user.map(|_| part("p", "1", &["a"]));
+            let mut config = config(&["a"], partition.into_iter().collect());
             let how = Enclave {
-                user,
+                user: user.map(User::Number),
                 ..Enclave::default()
             };
             config.policies[0].enclave = Some(unplaced(how));
@@ -475,16 +500,20 @@ mod tests {
         };
         let none = config(&["b"], Vec::new());
         check(&none, &of(None), &["make the enclave a", "unload b"]);
+        let (begin, end) = ("partition p: CPUs 1 for a", "end partition p");
+        let alice = "let processes of user 1 be the agents of a";
+        let nobody = "let only processes of root be the agents of a";
         check(
-            &of(None),
-            &of(Some("1")),
-            &["let processes of user 1 be the agents of a"],
+            &none,
+            &of(Some(1)),
+            &["make the enclave a", begin, alice, "unload b"],
         );
-        check(
-            &of(Some("1")),
-            &of(None),
-            &["let only processes of root be the agents of a"],
-        );
+        check(&of(None), &of(Some(1)), &[begin, alice]);
+        check(&of(Some(1)), &of(None), &[nobody, end]);
+        let bob = "let processes of user 2 be the agents of a";
+        check(&of(Some(1)), &of(Some(2)), &[nobody, bob]);
+        let expected = ["load b without options", nobody, end, "unload a"];
+        check(&of(Some(1)), &none, &expected);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! systemd has booted.
 
 use crate::{
-    agents::Running,
+    enclaves::{as_user, users_agent},
     tool::{
         baton, baton_fails, check, hackbench, must, policy, run, status, unload_everything, Hog,
     },
@@ -81,7 +81,7 @@ const ENCLAVE: &str = r#"
 name = "theirs"
 share = 20
 cgroups = ["apply"]
-enclave = { user = "65534", limit_ms = 2000, entries = 256 }
+enclave = { user = 65534, limit_ms = 2000, entries = 256 }
 
 [[policy]]
 name = "fifo"
@@ -98,7 +98,7 @@ fn enclave() -> Result<(), String> {
     apply(ENCLAVE)?;
     let exported = export()?;
     for part in [
-        "user = \"65534\"",
+        "user = 65534",
         "limit_ms = 2000",
         "entries = 256",
         "cpus = \"2-3\"",
@@ -111,7 +111,7 @@ fn enclave() -> Result<(), String> {
         check(owner.trim() == id, || format!("{node} is of user {owner}"))
     };
     user("65534")?;
-    let agent = Running::start("theirs", &["--per-cpu", "wfq"])?;
+    let mut agent = users_agent("theirs", "wfq")?;
     // In the control group, and so in the enclave.
     let work = "echo $$ >/sys/fs/cgroup/apply/cgroup.procs && exec hackbench -g 1 -l 20";
     must("sh", &["-c", work])?;
@@ -133,9 +133,16 @@ fn enclave() -> Result<(), String> {
         &ENCLAVE.replace("2000", "3000"),
         "the enclave theirs has another limit_ms",
     )?;
+    // Without the user, it ends.
     apply(&ENCLAVE.replace("65534", "0"))?;
     user("0")?;
-    drop(agent);
+    agent.0.wait().map_err(|e| e.to_string())?;
+    let run = ["agent", "run", "--enclave", "theirs", "--per-cpu", "wfq"];
+    let (code, text) = as_user("baton", &run)?;
+    check(
+        code != Some(0) && text.contains("may not be the agent"),
+        || format!("another one ended with {code:?}: {text}"),
+    )?;
     apply("[[policy]]\nname = \"fifo\"\n")?;
     let left = baton(&["enclave", "list", "--json"])?;
     check(left.trim() == "[]", || {

@@ -11,12 +11,12 @@ use std::{
 };
 
 use baton_abi::{BatonAgentCommit, BatonCommit, BatonFaultKind, BatonMethod, BATON_PICK_KEEP};
-use baton_agent::{Agent, Failure};
+use baton_agent::{Agent, Failure, Wishes};
 
 use crate::{
     agents::{begin, enclave, ended_well, load, Running},
     several::{run_all, set_online, stay},
-    tool::{baton, check, is_well, policy, status, Hog},
+    tool::{baton, baton_fails, check, is_well, policy, status, Hog},
     Case,
 };
 
@@ -42,7 +42,7 @@ pub fn of_eight() -> Vec<Case> {
 const USER: u32 = 65534;
 
 /// A program, run as that user. Returns its exit code and output.
-fn as_user(program: &str, args: &[&str]) -> Result<(Option<i32>, String), String> {
+pub fn as_user(program: &str, args: &[&str]) -> Result<(Option<i32>, String), String> {
     let ran = Command::new(program)
         .args(args)
         .uid(USER)
@@ -53,6 +53,18 @@ fn as_user(program: &str, args: &[&str]) -> Result<(Option<i32>, String), String
     Ok((ran.status.code(), String::from_utf8_lossy(&text).into()))
 }
 
+/// An agent of CPUs that is a process of that user.
+pub fn users_agent(enclave: &str, policy: &str) -> Result<Running, String> {
+    Command::new("baton")
+        .args(["agent", "run", "--enclave", enclave, "--per-cpu", policy])
+        .uid(USER)
+        .gid(USER)
+        .stderr(Stdio::null())
+        .spawn()
+        .map(Running)
+        .map_err(|e| e.to_string())
+}
+
 /// A user's process schedules the tasks that root gives the user's enclave, and touches nothing
 /// else.
 fn delegated() -> Result<(), String> {
@@ -61,14 +73,7 @@ fn delegated() -> Result<(), String> {
         "enclave", "create", "theirs", "--user", &user, "--cpus", "1",
     ])?;
     baton(&["enclave", "create", "ours"])?;
-    let child = Command::new("baton")
-        .args(["agent", "run", "--enclave", "theirs", "--per-cpu", "fifo"])
-        .uid(USER)
-        .gid(USER)
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| e.to_string())?;
-    let agent = Running(child);
+    let agent = users_agent("theirs", "fifo")?;
     agent.wait_for("theirs", |enclave| !enclave["agent"].is_null())?;
     baton(&load("theirs", ["1", "20"]))?;
     let found = enclave("theirs")?;
@@ -97,6 +102,9 @@ fn delegated() -> Result<(), String> {
             format!("{args:?} ended with {code:?}: {text}")
         })?;
     }
+    // It would have all CPUs.
+    let destroy = ["partition", "destroy", "theirs"];
+    baton_fails(&destroy, "has the CPUs of the enclave theirs")?;
     drop(agent);
     let (code, text) = as_user("baton-booted", &["--trespass"])?;
     check(code == Some(0), || format!("trespassing: {text}"))?;
@@ -119,7 +127,7 @@ pub fn trespass() -> Result<(), String> {
             format!("{node}: {kind:?}")
         })?;
     }
-    let agent = Agent::attach("theirs", 0, "").map_err(|e| e.to_string())?;
+    let agent = Agent::attach("theirs", &Wishes::default()).map_err(|e| e.to_string())?;
     crate::tool::bind(&[0])?;
     let commit = BatonAgentCommit {
         token: BATON_PICK_KEEP,
