@@ -3,9 +3,12 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod edf;
+mod global;
 mod secure_vm;
 mod sol;
 
+use baton_abi::BatonStateType;
 use baton_agent::{Agent, Mode, Polling, RunError, Session};
 
 /// Makes a scheduler that decides for all CPUs, and polls on the CPU of this number.
@@ -17,6 +20,10 @@ pub struct Native {
     pub name: &'static str,
     /// Does it have an agent on each CPU, or one that decides for all?
     pub is_per_cpu: bool,
+    /// The type of the hints that it takes; without a name it takes none.
+    pub hint_type: BatonStateType,
+    /// The type of its replies.
+    pub reply_type: BatonStateType,
     /// The `BATON_EV_*` that it wants messages about.
     pub events: u32,
     /// Makes the scheduler for a model of the kernel. `None` if each CPU has an agent of its own.
@@ -25,7 +32,7 @@ pub struct Native {
 }
 
 /// All of them.
-pub const NATIVE: [Native; 2] = [sol::SOL, secure_vm::SECURE_VM];
+pub const NATIVE: [Native; 3] = [sol::SOL, edf::EDF, secure_vm::SECURE_VM];
 
 /// The scheduler of this name.
 pub fn find(name: &str) -> Option<&'static Native> {

@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_abi::{
-    BatonAgentCommit, BatonCommit, BatonMethod, BatonToken, BATON_AGENT_KICK_AGENT,
+    BatonAgentCommit, BatonCommit, BatonMethod, BatonStateType, BatonToken, BATON_AGENT_KICK_AGENT,
     BATON_KICK_PREEMPT, BATON_PICK_KEEP, BATON_PICK_NONE,
 };
 use baton_agent::{serve, Agent, Ended, Inbox, Message, Mode, PerCpu, RunError, Session, Turn};
@@ -39,6 +39,8 @@ const MEETING: Duration = Duration::from_millis(1);
 pub const SECURE_VM: Native = Native {
     name: "secure_vm",
     is_per_cpu: true,
+    hint_type: BatonStateType::NONE,
+    reply_type: BatonStateType::NONE,
     events: 0,
     polling: None,
     begin: |agent, mode| match mode {
@@ -415,7 +417,7 @@ impl PerCpu for SecureVm {
         loop {
             let mut state = self.lock();
             let mut inbox = std::mem::take(&mut state.inbox);
-            while inbox.read(&self.agent, |message| state.handle(message)) {}
+            while inbox.read(&self.agent, |message, _| state.handle(message)) {}
             state.inbox = inbox;
             let mut wait = match self.step(&mut state, cpu) {
                 Step::GiveWay(wait) => Some(wait),

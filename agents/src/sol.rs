@@ -2,64 +2,27 @@
 //! `sol`: one queue for all CPUs, for latency.
 //!
 //! A task that gets ready while a CPU idles is committed to that CPU. Any other waits in the
-//! standby ring, so that a CPU whose task sleeps runs the next one without asking. ghOSt's `sol` is
-//! the model.
+//! standby ring, so that a CPU whose task sleeps runs the next one without asking. So does a task
+//! whose waker is about to sleep: the waker's CPU takes it with less work than a CPU that must be
+//! woken. ghOSt's `sol` is the model.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use baton_abi::BatonToken;
-use baton_agent::{
-    schedule, Agent, Choice, Ended, Message, Mode, Poller, RunError, Scheduler, Session,
-};
+use baton_abi::{BatonStateType, BatonToken, BATON_F_SYNC};
+use baton_agent::{Agent, Choice, Message, Offer, Scheduler};
 
-use crate::Native;
+use crate::{global, Native};
 
 /// `sol`, as `baton agent run` finds it.
 pub const SOL: Native = Native {
     name: "sol",
     is_per_cpu: false,
+    hint_type: BatonStateType::NONE,
+    reply_type: BatonStateType::NONE,
     events: 0,
-    polling: Some(|agent, own| {
-        let sol = Sol::new(&agent, own);
-        Box::new(Poller::new(Rc::new(agent), own, sol))
-    }),
-    begin: |agent, mode| match mode {
-        Mode::Global(own) => Ok(Box::new(Polling {
-            agent,
-            own,
-            stopping: AtomicBool::new(false),
-        })),
-        Mode::PerCpu => Err(RunError::Policy(
-            "sol decides for all CPUs: --global".into(),
-        )),
-    },
+    polling: Some(|agent, own| global::polling(agent, own, Sol::new)),
+    begin: |agent, mode| global::begin(agent, mode, Sol::new),
 };
-
-/// A session of `sol`.
-struct Polling {
-    agent: Agent,
-    /// The CPU on which it polls.
-    own: usize,
-    stopping: AtomicBool,
-}
-
-impl Session for Polling {
-    fn run(&self) -> Result<Ended, RunError> {
-        let mut sol = Sol::new(&self.agent, self.own);
-        schedule(&self.agent, self.own, &mut sol, &self.stopping)
-            .map_err(|errno| RunError::Thread(errno.into()))?;
-        self.stop();
-        Ok(Ended::Stopped)
-    }
-
-    fn stop(&self) {
-        self.stopping.store(true, Relaxed);
-        // Fails only if it has ended already.
-        let _ = self.agent.end();
-    }
-}
 
 /// Where a task is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,6 +31,8 @@ enum Place {
     Elsewhere,
     /// In the queue. It may run on every CPU, as the standby ring requires.
     Queued,
+    /// The same. The task that woke it is about to sleep on this CPU.
+    Following(usize),
     /// In the queue. It may not run on every CPU.
     Bound,
 }
@@ -108,15 +73,22 @@ impl Scheduler for Sol {
         let mut cpus = (0..agent.nr_cpus()).filter(|cpu| *cpu != self.own && agent.is_online(*cpu));
         let is_bound = !cpus.all(|cpu| agent.may_run(task.slot, cpu));
         self.bound += usize::from(is_bound);
-        self.places[task.slot as usize] = match is_bound {
-            true => Place::Bound,
-            false => Place::Queued,
+        self.places[task.slot as usize] = match usize::try_from(task.waker) {
+            _ if is_bound => Place::Bound,
+            Ok(waker) if task.flags & BATON_F_SYNC != 0 && agent.may_run(task.slot, waker) => {
+                Place::Following(waker)
+            }
+            _ => Place::Queued,
         };
         self.queue.push_back((task.slot, task.token));
     }
 
     fn pick(&mut self, agent: &Agent, cpu: usize) -> Option<Choice> {
-        let may_run = |(slot, _): &(u32, _)| agent.may_run(*slot, cpu);
+        let may_run = |(slot, _): &(u32, _)| {
+            // One that can be offered is, after this.
+            let is_offered = matches!(self.places[*slot as usize], Place::Following(_));
+            agent.may_run(*slot, cpu) && (!is_offered || self.bound > 0)
+        };
         let place = self.queue.iter().position(may_run)?;
         let token = self.remove(place)?;
         Some(Choice { token, slice: 0 })
@@ -138,10 +110,16 @@ impl Scheduler for Sol {
         self.bound = 0;
     }
 
-    fn offer(&mut self, _: &Agent) -> Option<BatonToken> {
+    fn offer(&mut self, _: &Agent) -> Option<Offer> {
         if self.bound > 0 {
             return None;
         }
-        self.remove(0)
+        let (slot, _) = self.queue.front()?;
+        let expected = match self.places[*slot as usize] {
+            Place::Following(waker) => Some(waker),
+            _ => None,
+        };
+        let token = self.remove(0)?;
+        Some(Offer { token, expected })
     }
 }

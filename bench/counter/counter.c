@@ -102,8 +102,10 @@ static qemu_plugin_u64 counts;
 /* Registers, set as the first CPU begins. */
 static struct qemu_plugin_register *rax, *rdi, *rsi, *rdx;
 
-/* Addresses. Written by SPAN, read by translations that follow. */
+/* Addresses. Written while no CPU runs, and read by translations. */
 static uint64_t from, to;
+/* Those of the last SPAN. The guest makes one such request at a time. */
+static uint64_t next_from, next_to;
 /* By CPU, and written by its thread alone. */
 static struct {
 	uint64_t began;	/* its count at the first address; 0 if it is not between the two */
@@ -144,7 +146,7 @@ static void at_end(unsigned int cpu, void *unused)
 	spans[cpu].began = 0;
 }
 
-static void register_all(void *unused);
+static void begin_span(void *unused);
 
 /* A request of the guest. */
 static void at_mark(unsigned int cpu, void *unused)
@@ -159,11 +161,10 @@ static void at_mark(unsigned int cpu, void *unused)
 			result = qemu_plugin_u64_get(counts, i);
 		break;
 	case SPAN:
-		from = read_register(rsi);
-		to = read_register(rdx);
-		memset(spans, 0, sizeof(spans));
+		next_from = read_register(rsi);
+		next_to = read_register(rdx);
 		/* So that what was translated before is translated again. */
-		qemu_plugin_reset(own, register_all, NULL);
+		qemu_plugin_reset(own, begin_span, NULL);
 		break;
 	case SPAN_TIMES:
 	case SPAN_TOTAL:
@@ -217,6 +218,15 @@ static void register_all(void *unused)
 {
 	qemu_plugin_register_vcpu_init_cb(own, at_cpu, NULL);
 	qemu_plugin_register_vcpu_tb_trans_cb(own, at_translation, NULL);
+}
+
+/* No CPU runs, and no translation is left. */
+static void begin_span(void *unused)
+{
+	from = next_from;
+	to = next_to;
+	memset(spans, 0, sizeof(spans));
+	register_all(NULL);
 }
 
 EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv)

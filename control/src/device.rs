@@ -199,12 +199,6 @@ impl Device {
         rollback: bool,
         probation_ms: u32,
     ) -> (std::result::Result<(), Errno>, BatonUpgrade) {
-        let no_type = BatonStateType {
-            name: [0; BATON_NAME_LEN],
-            version: 0,
-            reserved: 0,
-            layout: 0,
-        };
         let mut upgrade = BatonUpgrade {
             name: field(name),
             options: field(options),
@@ -212,9 +206,9 @@ impl Device {
             probation: probation_ms,
             message: [0; BATON_MESSAGE_LEN],
             change: BatonChange::default(),
-            running: no_type,
-            state: no_type,
-            older: no_type,
+            running: BatonStateType::NONE,
+            state: BatonStateType::NONE,
+            older: BatonStateType::NONE,
         };
         (self.request::<BATON_IOC_UPGRADE, _>(&mut upgrade), upgrade)
     }
@@ -261,12 +255,7 @@ impl Device {
             has_state: from_state.into(),
             reserved: 0,
             state_length: 0,
-            state: BatonStateType {
-                name: [0; BATON_NAME_LEN],
-                version: 0,
-                reserved: 0,
-                layout: 0,
-            },
+            state: BatonStateType::NONE,
             options: [0; BATON_OPTIONS_LEN],
             message: [0; BATON_MESSAGE_LEN],
         };

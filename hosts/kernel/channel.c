@@ -24,6 +24,7 @@
 #include "channel.h"
 #include "host.h"
 #include "record.h"
+#include "register.h"
 
 /* Closes a queue, once. Any context in which the queue exists. */
 void baton_queue_end(struct baton_queue *queue, u32 why)
@@ -110,13 +111,13 @@ void baton_hints_event(struct baton_ctx *ctx, struct baton_frame *frame)
 		drain(queue, ctx, frame);
 }
 
-static u32 send_reply(u32 slot, const struct baton_hint *reply)
+/* In an RCU read-side section, with interrupts off. */
+static u32 send_reply(u32 policy, u32 slot, const struct baton_hint *reply)
 {
 	struct baton_queue *queue = baton_queue_in(slot);
 	bool fits;
 
-	if (!queue || READ_ONCE(queue->end) ||
-	    queue->rings.policy != baton_core_current_policy(smp_processor_id()))
+	if (!queue || READ_ONCE(queue->end) || queue->rings.policy != policy)
 		return BATON_REPLY_ANSWER_NO_QUEUE;
 	raw_spin_lock(&queue->reply_lock);
 	fits = baton_core_hints_reply(&queue->rings, reply);
@@ -138,11 +139,23 @@ u32 baton_host_reply(u32 slot, u32 tag, const u64 *words)
 	if (baton_creating())
 		return BATON_REPLY_ANSWER_NO_QUEUE;
 	memcpy(reply.words, words, sizeof(reply.words));
-	answer = send_reply(slot, &reply);
+	answer = send_reply(baton_core_current_policy(smp_processor_id()), slot, &reply);
 	baton_record(reply, slot, &reply, answer);
 	return answer;
 }
 EXPORT_SYMBOL_GPL(baton_host_reply);
+
+u32 baton_reply(u32 index, u32 slot, const struct baton_hint *reply)
+{
+	unsigned long flags;
+	u32 answer;
+
+	local_irq_save(flags);
+	answer = send_reply(index, slot, reply);
+	local_irq_restore(flags);
+	return answer;
+}
+EXPORT_SYMBOL_GPL(baton_reply);
 
 /*
  * Delivers to the policy the hints in the ring of the current thread, and then the hint of `arg`,

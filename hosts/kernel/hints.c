@@ -60,10 +60,10 @@ void baton_hints_gone(u64 handle)
 	rcu_read_unlock();
 }
 
-/* Is type `b` acceptable where `a` is expected? A layout of 0 in `a` matches any layout. */
+/* Is type `b` acceptable where `a` is expected? A layout of 0 matches any layout. */
 static bool accepts(const struct baton_state_type *a, const struct baton_state_type *b)
 {
-	return a->version == b->version && (a->layout == b->layout || !a->layout) &&
+	return a->version == b->version && (a->layout == b->layout || !a->layout || !b->layout) &&
 	       !strncmp(a->name, b->name, BATON_NAME_LEN);
 }
 

@@ -37,7 +37,7 @@ int baton_start(const struct baton_policy *ops, u32 events, const char *options,
 	const struct baton_version *version;
 	struct baton_start start = {};
 	struct baton_place *place;
-	int err = -ENOENT;
+	int result = -ENOENT;
 
 	strscpy(start.name, ops->name, sizeof(start.name));
 	strscpy(start.options, options, sizeof(start.options));
@@ -46,14 +46,17 @@ int baton_start(const struct baton_policy *ops, u32 events, const char *options,
 	if (place) {
 		if (baton_place_state(place) == BATON_POLICY_STATE_FAULTED)
 			baton_place_stop(place, NULL);
+		place->active->ops.hint = ops->hint;
+		place->active->ops.hint_type = ops->hint_type;
+		place->active->ops.reply_type = ops->reply_type;
 		events &= BATON_EV_ALL;
 		baton_core_set_events(baton_place_index(place),
 				      events | (baton_events_of(place->active) & ~BATON_EV_ALL));
-		err = baton_place_start(&start);
+		result = baton_place_start(&start) ?: (int)baton_place_index(place);
 	}
 	mutex_unlock(&baton_control_mutex);
 	strscpy(message, start.message, BATON_MESSAGE_LEN);
-	return err;
+	return result;
 }
 EXPORT_SYMBOL_GPL(baton_start);
 

@@ -9,6 +9,7 @@
 #include <linux/types.h>
 
 struct baton_agent_fail;
+struct baton_hint;
 struct baton_policy;
 struct module;
 struct task_struct;
@@ -24,7 +25,8 @@ int baton_register(const struct baton_policy *ops, struct module *module);
 void baton_unregister(const struct baton_policy *ops);
 
 /*
- * Starts a registered policy, or one that was stopped by a fault, with these events. `message` has
+ * Starts a registered policy, or one that was stopped by a fault, with these events. It takes the
+ * hints that `ops` says now. Returns the policy's index, or an error. `message` has
  * BATON_MESSAGE_LEN bytes and receives the reason for a refusal.
  */
 int baton_start(const struct baton_policy *ops, u32 events, const char *options, char *message);
@@ -56,6 +58,12 @@ void baton_keep_in_custody(u32 slot);
  * call of the policy about the task.
  */
 void baton_copy_mask(u32 slot, u64 *mask, u32 words);
+
+/*
+ * Sends a reply to the task in this slot, from the policy of this index, which is not unregistered
+ * meanwhile. Returns an enum baton_reply_answer. Any context except NMI.
+ */
+u32 baton_reply(u32 index, u32 slot, const struct baton_hint *reply);
 
 /*
  * Makes a CPU dispatch: one that is idle, or, with `preempt`, also one that runs a task of class

@@ -50,6 +50,11 @@ struct baton_agent_ops {
 	void (*other)(struct baton_agent *agent, const struct baton_message *message);
 	/* Messages were lost. Forget all tasks: `ready` follows for those that wait. */
 	void (*reset)(struct baton_agent *agent);
+	/* Optional: a task sent a hint. baton_agent_reply() answers. Needs `hint_type`. */
+	void (*hint)(struct baton_agent *agent, const struct baton_message *task,
+		     const struct baton_hint *hint);
+	/* What `hint` takes, and replies. A layout of 0 fits any layout of an application. */
+	struct baton_state_type hint_type, reply_type;
 };
 
 struct baton_agent {
@@ -107,6 +112,8 @@ static inline int baton_agent_attach(struct baton_agent *agent, const char *encl
 						 "there (baton enclave list)?");
 	layout->abi = BATON_ABI;
 	layout->events = events;
+	layout->hint_type = ops->hint_type;
+	layout->reply_type = ops->reply_type;
 	if (ioctl(agent->fd, BATON_AGENT_IOC_ATTACH, layout)) {
 		layout->message[sizeof(layout->message) - 1] = 0;
 		return baton_agent_refuse(agent, (char *)layout->message);
@@ -239,6 +246,41 @@ static inline void baton_agent_handle(struct baton_agent *agent,
 	}
 }
 
+/* Has the number of this slot's last message been read? */
+static inline bool baton_agent_has_read(const struct baton_agent *agent, uint32_t slot,
+					uint32_t number)
+{
+	return slot >= agent->nr_slots || (int32_t)(agent->seen[slot] - number) >= 0;
+}
+
+/* A message about a hint, which the next entry has. False if others must be read before. */
+static inline bool baton_agent_take_hint(struct baton_agent *agent,
+					 const struct baton_message *message, const void *entry)
+{
+	struct baton_hint hint;
+
+	memcpy(&hint, entry, sizeof(hint));
+	if (!baton_agent_has_read(agent, message->slot, message->after) ||
+	    !baton_agent_has_read(agent, hint.thread - 1, message->after_named))
+		return false;
+	/* Else the task has died, and the slot may be another's. */
+	if (agent->ops->hint && agent->tasks[message->slot].pid == message->pid)
+		agent->ops->hint(agent, message, &hint);
+	return true;
+}
+
+/* Replies to the hints of the task in a slot. Returns an enum baton_reply_answer. */
+static inline uint32_t baton_agent_reply(struct baton_agent *agent, uint32_t slot,
+					 const struct baton_hint *reply)
+{
+	struct baton_agent_reply ask = { .slot = slot, .reply = *reply };
+
+	/* fails only when the session has ended */
+	if (ioctl(agent->fd, BATON_AGENT_IOC_REPLY, &ask))
+		return BATON_REPLY_ANSWER_NO_QUEUE;
+	return ask.answer;
+}
+
 /* Answers the messages of a CPU's ring, up to one that another ring's must come before. */
 static inline void baton_agent_read(struct baton_agent *agent, uint32_t cpu)
 {
@@ -246,17 +288,23 @@ static inline void baton_agent_read(struct baton_agent *agent, uint32_t cpu)
 	uint32_t entries = agent->layout.entries;
 
 	while (shared->read != __atomic_load_n(&agent->cpus[cpu].posted, __ATOMIC_ACQUIRE)) {
-		struct baton_message message =
-			agent->rings[(size_t)cpu * entries + shared->read % entries];
+		const struct baton_message *ring = &agent->rings[(size_t)cpu * entries];
+		struct baton_message message = ring[shared->read % entries];
+		uint32_t next = shared->read + 1;
 		int32_t ahead = message.sequence - (message.sequence ? agent->seen[message.slot] : 0);
 
 		if (message.sequence && ahead > 1)
 			return;
 		if (message.sequence && ahead == 1)
 			agent->seen[message.slot] = message.sequence;
-		if (!message.sequence || ahead == 1)
+		if (message.method == BATON_METHOD_HINT) {
+			if (!baton_agent_take_hint(agent, &message, &ring[next % entries]))
+				return;
+			next++;
+		} else if (!message.sequence || ahead == 1) {
 			baton_agent_handle(agent, &message);
-		__atomic_store_n(&shared->read, shared->read + 1, __ATOMIC_RELEASE);
+		}
+		__atomic_store_n(&shared->read, next, __ATOMIC_RELEASE);
 	}
 }
 

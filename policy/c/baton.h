@@ -209,6 +209,8 @@ enum baton_enclave_act {
 	BATON_ENCLAVE_ACT_CREATE = 1,
 	// Ends its agent and removes it.
 	BATON_ENCLAVE_ACT_DESTROY = 2,
+	// Ends its agent, if it has one. The enclave waits for another.
+	BATON_ENCLAVE_ACT_DISMISS = 3,
 };
 
 // State of a policy.
@@ -455,7 +457,8 @@ struct baton_agent_task {
 	uint32_t reserved[7];
 };
 
-// A message: a call of the enclave's policy, one cache line.
+// A message: a call of the enclave's policy, one cache line. The entry after a message about a
+// hint has the hint (`baton_hint`, whose `thread` is a slot plus one), and counts as a message.
 struct baton_message {
 	// Time, ns, in the resolution of the kernel's tick.
 	uint64_t now;
@@ -473,11 +476,16 @@ struct baton_message {
 	uint32_t slot;
 	uint32_t pid;
 	int32_t nice;
-	// The task's CPU; of a message about a CPU, that CPU.
+	// The task's CPU; of a woken task, the one on which it ran; of a message about a CPU, that
+	// CPU.
 	int32_t cpu;
 	// The waker's CPU.
 	int32_t waker;
-	uint32_t reserved[3];
+	// Of a hint: the numbers of the last messages so far about the task that sent it, and about
+	// the task that it names. It is read after those.
+	uint32_t after;
+	uint32_t after_named;
+	uint32_t reserved;
 };
 
 // What a CPU is to run next, one cache line.
@@ -531,6 +539,19 @@ struct baton_enclave {
 	uint8_t message[BATON_MESSAGE_LEN];
 };
 
+// The type of a state that one version of a policy passes to the next. Two types are the same if
+// all fields are equal.
+struct baton_state_type {
+	// Name of the type, NUL-terminated; empty when there is no state.
+	char name[BATON_NAME_LEN];
+	// Version given to the type by its author.
+	uint32_t version;
+	// Padding.
+	uint32_t reserved;
+	// Hash of everything that determines the memory layout, down to the last field.
+	uint64_t layout;
+};
+
 // `BATON_AGENT_IOC_ATTACH`, of an enclave's device: the process becomes the enclave's agent, and
 // the enclave begins to schedule its tasks. Each is announced by `task_new`.
 struct baton_agent_attach {
@@ -554,6 +575,10 @@ struct baton_agent_attach {
 	uint64_t shared_size;
 	// Text that the status of the policy shows as its options, NUL-terminated.
 	uint8_t options[BATON_OPTIONS_LEN];
+	// Types of the hints that the agent takes and of its replies, as in `baton_policy`;
+	// the name of the first is empty if it takes none.
+	struct baton_state_type hint_type;
+	struct baton_state_type reply_type;
 	// Out: why it was refused, NUL-terminated.
 	uint8_t message[BATON_MESSAGE_LEN];
 };
@@ -633,6 +658,25 @@ struct baton_agent_fail {
 	uint8_t file[96];
 	// NUL-terminated.
 	uint8_t message[BATON_MESSAGE_LEN];
+};
+
+// A hint, or a policy's reply.
+struct baton_hint {
+	// Kind of the hint. It determines the meaning of the words; unused words are 0.
+	uint32_t tag;
+	// The thread that the hint names, 0 for none. The application writes its id in the sender's
+	// pid namespace; the policy receives its slot plus one. A reply names no thread.
+	uint32_t thread;
+	uint64_t words[BATON_HINT_WORDS];
+};
+
+// `BATON_AGENT_IOC_REPLY`: a reply to the task in a slot.
+struct baton_agent_reply {
+	uint32_t slot;
+	// Out: `baton_reply_answer`.
+	uint32_t answer;
+	// The reply; it names no thread.
+	struct baton_hint reply;
 };
 
 // `BATON_IOC_CORE`: the core itself.
@@ -719,19 +763,6 @@ struct baton_policy_info {
 	uint64_t changes;
 	// The last changes, oldest first; `kind` is 0 in an unused entry.
 	struct baton_change history[BATON_CHANGES_KEPT];
-};
-
-// The type of a state that one version of a policy passes to the next. Two types are the same if
-// all fields are equal.
-struct baton_state_type {
-	// Name of the type, NUL-terminated; empty when there is no state.
-	char name[BATON_NAME_LEN];
-	// Version given to the type by its author.
-	uint32_t version;
-	// Padding.
-	uint32_t reserved;
-	// Hash of everything that determines the memory layout, down to the last field.
-	uint64_t layout;
 };
 
 // `BATON_IOC_UPGRADE`: replaces the running version by the next one that is loaded, or by the
@@ -957,16 +988,6 @@ struct baton_task_info {
 	uint8_t comm[16];
 	// Id of the policy that it was assigned to, 0 for none.
 	uint32_t wanted;
-};
-
-// A hint, or a policy's reply.
-struct baton_hint {
-	// Kind of the hint. It determines the meaning of the words; unused words are 0.
-	uint32_t tag;
-	// The thread that the hint names, 0 for none. The application writes its id in the sender's
-	// pid namespace; the policy receives its slot plus one. A reply names no thread.
-	uint32_t thread;
-	uint64_t words[BATON_HINT_WORDS];
 };
 
 // An entry for one hint in a ring, one cache line. See `policy/message/src/ring.rs` for the
@@ -1316,6 +1337,8 @@ struct baton_policy {
 
 
 
+
+
 // Requests (ioctls); a number holds the size of its structure.
 #define BATON_IOC_CORE 0xc028ba00U
 #define BATON_IOC_POLICY 0xc410ba01U
@@ -1339,7 +1362,7 @@ struct baton_policy {
 #define BATON_ENCLAVE_IOC_SET 0xc100ba18U
 #define BATON_HINTS_IOC_OPEN 0xc128ba20U
 #define BATON_HINTS_IOC_SEND 0xc040ba21U
-#define BATON_AGENT_IOC_ATTACH 0xc1f0ba30U
+#define BATON_AGENT_IOC_ATTACH 0xc250ba30U
 #define BATON_AGENT_IOC_TOPOLOGY 0xc018ba31U
 #define BATON_AGENT_IOC_KICK 0xc088ba32U
 #define BATON_AGENT_IOC_SERVE 0xc008ba33U
@@ -1347,6 +1370,7 @@ struct baton_policy {
 #define BATON_AGENT_IOC_FAIL 0xc110ba35U
 #define BATON_AGENT_IOC_COMMIT 0xc018ba36U
 #define BATON_AGENT_IOC_LEAVE 0xc000ba37U
+#define BATON_AGENT_IOC_REPLY 0xc040ba38U
 
 #define BATON_METHOD_NAMES { \
 	"-", \

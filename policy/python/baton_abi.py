@@ -71,6 +71,7 @@ COMMIT_NOT_ALONE = 8
 ENCLAVE_ACT_READ = 0
 ENCLAVE_ACT_CREATE = 1
 ENCLAVE_ACT_DESTROY = 2
+ENCLAVE_ACT_DISMISS = 3
 POLICY_STATE_ABSENT = 0
 POLICY_STATE_REGISTERED = 1
 POLICY_STATE_RUNNING = 2
@@ -179,7 +180,7 @@ IOC_GRANT = 0xc050ba12
 ENCLAVE_IOC_SET = 0xc100ba18
 HINTS_IOC_OPEN = 0xc128ba20
 HINTS_IOC_SEND = 0xc040ba21
-AGENT_IOC_ATTACH = 0xc1f0ba30
+AGENT_IOC_ATTACH = 0xc250ba30
 AGENT_IOC_TOPOLOGY = 0xc018ba31
 AGENT_IOC_KICK = 0xc088ba32
 AGENT_IOC_SERVE = 0xc008ba33
@@ -187,6 +188,7 @@ AGENT_IOC_WAIT = 0xc000ba34
 AGENT_IOC_FAIL = 0xc110ba35
 AGENT_IOC_COMMIT = 0xc018ba36
 AGENT_IOC_LEAVE = 0xc000ba37
+AGENT_IOC_REPLY = 0xc040ba38
 
 
 class AgentHead(ctypes.Structure):
@@ -239,7 +241,9 @@ class Message(ctypes.Structure):
         ("nice", ctypes.c_int32),
         ("cpu", ctypes.c_int32),
         ("waker", ctypes.c_int32),
-        ("reserved", ctypes.c_uint32 * 3),
+        ("after", ctypes.c_uint32),
+        ("after_named", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 
@@ -279,6 +283,15 @@ class Enclave(ctypes.Structure):
     ]
 
 
+class StateType(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char * NAME_LEN),
+        ("version", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("layout", ctypes.c_uint64),
+    ]
+
+
 class AgentAttach(ctypes.Structure):
     _fields_ = [
         ("abi", ctypes.c_uint32),
@@ -295,6 +308,8 @@ class AgentAttach(ctypes.Structure):
         ("standby", ctypes.c_uint64),
         ("shared_size", ctypes.c_uint64),
         ("options", ctypes.c_char * OPTIONS_LEN),
+        ("hint_type", StateType),
+        ("reply_type", StateType),
         ("message", ctypes.c_char * MESSAGE_LEN),
     ]
 
@@ -362,6 +377,22 @@ class AgentFail(ctypes.Structure):
     ]
 
 
+class Hint(ctypes.Structure):
+    _fields_ = [
+        ("tag", ctypes.c_uint32),
+        ("thread", ctypes.c_uint32),
+        ("words", ctypes.c_uint64 * HINT_WORDS),
+    ]
+
+
+class AgentReply(ctypes.Structure):
+    _fields_ = [
+        ("slot", ctypes.c_uint32),
+        ("answer", ctypes.c_uint32),
+        ("reply", Hint),
+    ]
+
+
 class CoreInfo(ctypes.Structure):
     _fields_ = [
         ("abi", ctypes.c_uint32),
@@ -413,15 +444,6 @@ class PolicyInfo(ctypes.Structure):
         ("partition", ctypes.c_char * NAME_LEN),
         ("changes", ctypes.c_uint64),
         ("history", Change * CHANGES_KEPT),
-    ]
-
-
-class StateType(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char * NAME_LEN),
-        ("version", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
-        ("layout", ctypes.c_uint64),
     ]
 
 
@@ -589,14 +611,6 @@ class TaskInfo(ctypes.Structure):
         ("nice", ctypes.c_int32),
         ("comm", ctypes.c_uint8 * 16),
         ("wanted", ctypes.c_uint32),
-    ]
-
-
-class Hint(ctypes.Structure):
-    _fields_ = [
-        ("tag", ctypes.c_uint32),
-        ("thread", ctypes.c_uint32),
-        ("words", ctypes.c_uint64 * HINT_WORDS),
     ]
 
 

@@ -62,6 +62,10 @@ class Task:
 class Agent:
     """The agent of an enclave. A scheduler overrides `ready` and `pick`, and others as needed."""
 
+    # Name and version of the hints that `hint` takes, and of the replies. Applications may have
+    # any layout of that version.
+    hints = replies = ("", 0)
+
     def __init__(self, enclave, events=0):
         """Attaches to the enclave. `events`: of abi.EV_*, for example EV_TICK."""
         path = f"/dev/baton-enclave-{enclave}"
@@ -71,6 +75,8 @@ class Agent:
             why = f"it cannot be opened: {error.strerror}; is it there (baton enclave list)?"
             raise OSError(error.errno, why, path) from None
         ask = abi.AgentAttach(abi=abi.ABI, events=events)
+        for kind, (name, version) in ((ask.hint_type, self.hints), (ask.reply_type, self.replies)):
+            kind.name, kind.version = name.encode(), version
         failed = self._request(abi.AGENT_IOC_ATTACH, ask)
         if failed:
             os.close(self._fd)
@@ -110,6 +116,9 @@ class Agent:
 
     def cpu_changed(self, cpu, is_online):
         """A CPU has come to the enclave, or has left it."""
+
+    def hint(self, task, hint):
+        """The task sent a hint: tag, thread (a slot plus one, or 0) and words."""
 
     def reset(self):
         """Messages were lost. Forget all tasks: `ready` follows for those that wait."""
@@ -151,6 +160,14 @@ class Agent:
     def ended(self):
         """Does the enclave no longer ask this agent?"""
         return _word.unpack_from(self._status, abi.AgentHead.ended.offset)[0] != 0
+
+    def reply(self, task, tag, *words):
+        """Replies to the task's hints. False if it has no queue, or no room in it."""
+        ask = abi.AgentReply(slot=task.slot)
+        ask.reply.tag = tag
+        ask.reply.words[: len(words)] = words
+        failed = self._request(abi.AGENT_IOC_REPLY, ask)
+        return not failed and ask.answer == abi.REPLY_ANSWER_SENT
 
     # The loop.
 
@@ -217,7 +234,11 @@ class Agent:
             index = cpu * self._layout.entries + read % self._layout.entries
             at = self._layout.rings + index * ctypes.sizeof(abi.Message)
             message = abi.Message.from_buffer_copy(self._status, at)
-            if message.sequence:
+            if message.method == abi.METHOD_HINT:
+                if not self._of_hint(cpu, read + 1, message):
+                    return  # a message before it is in another ring
+                read += 1
+            elif message.sequence:
                 ahead = message.sequence - self._seen[message.slot] & 0xFFFFFFFF
                 if 1 < ahead < 0x80000000:
                     return  # a message before it is in another ring
@@ -253,6 +274,19 @@ class Agent:
             self.changed(task, CHANGED[method])
         elif method == abi.METHOD_TASK_TICK:
             self.tick(task)
+
+    def _of_hint(self, cpu, number, message):
+        index = cpu * self._layout.entries + number % self._layout.entries
+        at = self._layout.rings + index * ctypes.sizeof(abi.Message)
+        hint = abi.Hint.from_buffer_copy(self._status, at)
+        follows = [(message.slot, message.after), (hint.thread - 1, message.after_named)]
+        for slot, number in follows:
+            if 0 <= slot < self.nr_slots and self._seen[slot] - number & 0x80000000:
+                return False
+        # Else the task has died, and the slot may be another's.
+        if self._task_word(message.slot).pid == message.pid:
+            self.hint(self._task(message), hint)
+        return True
 
     def _of_cpu(self, message):
         method = message.method

@@ -26,8 +26,8 @@ struct Guest {
 }
 
 /// The policies that tests run as agents.
-const AGENTS: [&str; 7] = [
-    "central", "faulty", "fifo", "locality", "shinjuku", "wfq", "witness",
+const AGENTS: [&str; 8] = [
+    "central", "echo", "faulty", "fifo", "locality", "shinjuku", "wfq", "witness",
 ];
 
 /// The guests, the longest first. Each test is for one kind of machine. The tests for two CPUs, by

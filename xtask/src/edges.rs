@@ -39,7 +39,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("baton-agent", &["baton-abi", "baton-native", "baton-trace"]),
-    ("baton-agents", &["baton-abi", "baton-agent"]),
+    (
+        "baton-agents",
+        &["baton-abi", "baton-agent", "baton-message"],
+    ),
     (
         "baton-enclave",
         &[
@@ -122,6 +125,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "baton-abi",
             "baton-agent",
+            "baton-agents",
             "baton-conformance",
             "baton-hints",
             "baton-linked",

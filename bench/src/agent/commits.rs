@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_abi::{BatonAgentCommit, BatonCommit, BatonMethod};
-use baton_agent::Agent;
+use baton_agent::{Agent, Wishes};
 use rustix::thread::{gettid, sched_setaffinity, CpuSet};
 
 use crate::report::{entries, Series};
@@ -67,7 +67,7 @@ impl Waiting<'_> {
     fn read(&mut self) {
         for cpu in 0..self.agent.nr_cpus() {
             while let Some(message) = self.agent.peek(cpu) {
-                self.agent.advance(cpu);
+                self.agent.advance(cpu, &message);
                 match BatonMethod::of(u32::from(message.method)) {
                     BatonMethod::TaskBlocked => drop(self.tokens.remove(&message.cpu)),
                     _ if message.token != 0 => drop(self.tokens.insert(message.cpu, message.token)),
@@ -134,7 +134,7 @@ pub fn measure(cpus: u32) -> Result<Measured> {
 }
 
 fn in_enclave(cpus: u32) -> Result<Measured> {
-    let agent = Agent::attach(ENCLAVE, 0, "")
+    let agent = Agent::attach(ENCLAVE, &Wishes::default())
         .map_err(|why| Error::environment(why.to_string(), "see baton enclave list"))?;
     let device = Device::open()?;
     let mut waiting = Waiting {

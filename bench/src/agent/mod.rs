@@ -72,6 +72,9 @@ impl Table for Agent {
         }
         let mut subjects = args.subjects();
         subjects.retain(|subject| !global::is_global(subject));
+        if subjects.is_empty() {
+            return Ok(Measured::default());
+        }
         let args = &Arguments {
             subjects,
             ..args.clone()

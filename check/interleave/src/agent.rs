@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use baton_abi::{
-    BatonAgentCommit, BatonFaultKind, BatonMethod, BATON_FAULT_NAMES, BATON_KICK_PREEMPT,
-    BATON_PICK_KEEP,
+    BatonAgentCommit, BatonFaultKind, BatonHint, BatonMethod, BatonReplyAnswer, BATON_FAULT_NAMES,
+    BATON_KICK_PREEMPT, BATON_PICK_KEEP,
 };
 use baton_agent::{Failure, Polling};
 use baton_enclave::{AgentSpec, Enclave, Kernel, Wrong};
@@ -81,6 +81,10 @@ impl Kernel for Simulated {
         let (kind, method) = (report.kind, report.method);
         let what = || format!("{kind} in {method} of the agent: {}", failure.message);
         world.fail(Property::Panic, what, Some(report));
+    }
+
+    fn reply(&self, slot: u32, reply: &BatonHint) -> BatonReplyAnswer {
+        world().reply(slot, reply.tag)
     }
 
     fn now(&self) -> u64 {

@@ -3,7 +3,8 @@
 
 use crate::random::Random;
 use crate::world::World;
-use baton_abi::{BatonHint, BatonHintAnswer, BATON_HINT_WORDS};
+use crate::Kind;
+use baton_abi::{BatonHint, BatonHintAnswer, BatonReplyAnswer, BATON_HINT_WORDS};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::ParseIntError;
@@ -178,6 +179,23 @@ impl World {
 
     /// Draws one of the samples. Without samples it draws small numbers, which more often have a
     /// meaning than large ones.
+    /// The policy, or its agent, replies to the task in a slot.
+    pub fn reply(&self, slot: u32, tag: u32) -> BatonReplyAnswer {
+        // Whether a task reads what it is sent is its own affair.
+        let answer = match self.task_in(slot) {
+            Some(_) if self.random.once_in(4) => BatonReplyAnswer::Full,
+            Some(_) => BatonReplyAnswer::Sent,
+            None => BatonReplyAnswer::NoQueue,
+        };
+        if answer == BatonReplyAnswer::Sent {
+            *self.said.borrow_mut().replies.entry(tag).or_default() += 1;
+        }
+        self.tell(Kind::Call, || {
+            format!("replies {tag} to the task in slot {slot}: {answer:?}")
+        });
+        answer
+    }
+
     fn draw_hint(&self) -> BatonHint {
         let random = &self.me().random;
         if !self.options.hints.is_empty() {

@@ -251,18 +251,6 @@ impl NativeHost for Checker {
             return BatonReplyAnswer::NoQueue as u32;
         };
         world.point();
-        // Whether a task reads what it is sent is its own affair.
-        let answer = match world.task_in(slot) {
-            Some(_) if world.random.once_in(4) => BatonReplyAnswer::Full,
-            Some(_) => BatonReplyAnswer::Sent,
-            None => BatonReplyAnswer::NoQueue,
-        };
-        if answer == BatonReplyAnswer::Sent {
-            *world.said.borrow_mut().replies.entry(tag).or_default() += 1;
-        }
-        world.tell(Kind::Call, || {
-            format!("replies {tag} to the task in slot {slot}: {answer:?}")
-        });
-        answer as u32
+        world.reply(slot, tag) as u32
     }
 }

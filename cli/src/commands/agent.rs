@@ -20,7 +20,7 @@ use signal_hook::iterator::Signals;
 
 use super::enclave::{self, EnclaveOptions};
 use baton_abi::BatonPolicyState;
-use baton_agent::{device_of, Agent, AttachError, Ended, Mode, RunError, Runner, Session};
+use baton_agent::{device_of, Agent, AttachError, Ended, Mode, RunError, Runner, Session, Wishes};
 use baton_agents::Native;
 use baton_control::cpulist::CpuList;
 use baton_control::device::Device;
@@ -140,11 +140,24 @@ impl Scheduler {
 
     /// Attaches to the enclave.
     fn attach(self, enclave: &str, options: &str) -> Result<Agent> {
-        let events = match self {
-            Self::Policy(policy) => policy.events(),
-            Self::Native(native) => native.events,
+        let wishes = match self {
+            Self::Policy(policy) => {
+                let ops = policy.ops();
+                Wishes {
+                    events: policy.events(),
+                    options,
+                    hint_type: ops.hint_type,
+                    reply_type: ops.reply_type,
+                }
+            }
+            Self::Native(native) => Wishes {
+                events: native.events,
+                hint_type: native.hint_type,
+                reply_type: native.reply_type,
+                ..Wishes::default()
+            },
         };
-        Agent::attach(enclave, events, options).map_err(not_attached)
+        Agent::attach(enclave, &wishes).map_err(not_attached)
     }
 
     /// Begins a session.

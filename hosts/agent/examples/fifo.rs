@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::atomic::AtomicBool;
 
-use baton_agent::{schedule, Agent, Choice, Message, Scheduler};
+use baton_agent::{schedule, Agent, Choice, Message, Scheduler, Wishes};
 
 /// Slots and tokens of the tasks that wait.
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl Scheduler for Fifo {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let enclave = std::env::args().nth(1).ok_or("usage: fifo ENCLAVE")?;
-    let agent = Agent::attach(&enclave, 0, "")?;
+    let agent = Agent::attach(&enclave, &Wishes::default())?;
     schedule(&agent, 0, &mut Fifo::default(), &AtomicBool::new(false))?;
     Ok(())
 }

@@ -95,6 +95,7 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 	struct baton_agent_task *word = &session->tasks[task->slot];
 	struct waking *waking = &session->waking[task->slot];
 	struct served *served = &session->served[smp_processor_id()];
+	struct baton_task before;
 	struct called called;
 	bool goes_on;
 
@@ -114,6 +115,12 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 	keep(session, word, token);
 	called = (struct called){ .method = method, .flags = waking->flags,
 				  .waker = waking->waker, .token = token };
+	if (waking->prev >= 0) {
+		/* It follows its waker. The agent hears where it ran. */
+		before = *task;
+		before.cpu = waking->prev;
+		task = &before;
+	}
 	/*
 	 * A task that leaves its CPU leaves it to a pick. So does a waker that is about to sleep.
 	 * The kernel does not say whether it is when it wakes a task that is bound to one CPU: then
@@ -122,7 +129,7 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 	goes_on = !(waking->flags & BATON_F_SYNC) && method != BATON_METHOD_TASK_PREEMPT &&
 		  method != BATON_METHOD_TASK_YIELD &&
 		  (waking->waker >= 0 || task->cpu != smp_processor_id());
-	*waking = (struct waking){ .waker = -1 };
+	*waking = (struct waking){ .waker = -1, .prev = -1 };
 	tell_about(session, ctx, task, called);
 	baton_alert(session, ctx, task->cpu, goes_on);
 }
@@ -173,15 +180,27 @@ RECEIVES(task_preempt, TASK_PREEMPT)
 RECEIVES(task_yield, TASK_YIELD)
 RECEIVES(task_restored, TASK_RESTORED)
 
-/* The agent chooses a CPU when it gets the message. Until then the task stays where it was. */
+/*
+ * The agent chooses a CPU when it gets the message. Until then the task stays where it was. If its
+ * waker is about to sleep, it waits on the waker's CPU: that needs no interrupt, which would only
+ * wake a CPU before the agent has chosen. An agent of the task's own CPU must hear of it there.
+ */
 static u64 agent_select_task_rq(void *this, struct baton_ctx *ctx, const struct baton_task *task,
 				const struct baton_wake *wake)
 {
 	struct session *session = this;
 
-	session->waking[task->slot] = (struct waking){ .flags = wake->flags,
-						       .waker = wake->waker_cpu };
-	return (u32)wake->prev_cpu;
+	bool follows = (wake->flags & BATON_F_SYNC) && wake->waker_cpu >= 0 &&
+		       wake->waker_cpu != wake->prev_cpu && !READ_ONCE(session->is_per_cpu) &&
+		       READ_ONCE(session->cpus[wake->waker_cpu].online) &&
+		       may_run(session, task->slot, wake->waker_cpu);
+
+	session->waking[task->slot] = (struct waking){
+		.flags = wake->flags,
+		.waker = wake->waker_cpu,
+		.prev = follows ? wake->prev_cpu : -1,
+	};
+	return (u32)(follows ? wake->waker_cpu : wake->prev_cpu);
 }
 
 static void agent_task_blocked(void *this, struct baton_ctx *ctx, const struct baton_task *task)
@@ -307,6 +326,37 @@ static void tell_and_alert(struct session *session, struct baton_ctx *ctx, s32 c
 	}
 }
 
+/*
+ * Comes also while another CPU makes a call about the task: a thread can send a hint by a system
+ * call while others change its affinity. So the message has no number, and says which messages it
+ * follows.
+ */
+static u64 agent_hint(void *this, struct baton_ctx *ctx, const struct baton_task *from,
+		      const struct baton_hint *hint)
+{
+	struct session *session = this;
+	const struct baton_agent_task *word = &session->tasks[from->slot];
+	u32 named = hint->thread - 1;
+	struct baton_message message = {
+		.now = ctx->now,
+		.runtime = from->runtime,
+		.method = BATON_METHOD_HINT,
+		.slot = from->slot,
+		.pid = from->pid,
+		.nice = from->nice,
+		.cpu = from->cpu,
+		.waker = -1,
+		.after = READ_ONCE(word->sequence),
+		.after_named = named < session->nr_slots ?
+			READ_ONCE(session->tasks[named].sequence) : 0,
+	};
+
+	if (is_agent(word) || !baton_post_hint(session, &message, hint))
+		return 1;
+	baton_alert(session, ctx, smp_processor_id(), false);
+	return 0;
+}
+
 static void agent_balance(void *this, struct baton_ctx *ctx, s32 cpu)
 {
 	tell_and_alert(this, ctx, cpu, BATON_METHOD_BALANCE);
@@ -373,4 +423,5 @@ const struct baton_policy baton_calls = {
 	.cpu_offline = agent_cpu_offline,
 	.enter_idle = agent_enter_idle,
 	.exit_idle = agent_exit_idle,
+	.hint = agent_hint,
 };

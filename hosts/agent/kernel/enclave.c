@@ -128,6 +128,15 @@ static void destroy(struct enclave *enclave)
 	baton_enclave_put(enclave);
 }
 
+/* Under `changing`. */
+static void dismiss(struct enclave *enclave)
+{
+	mutex_lock(&baton_enclaves_mutex);
+	if (enclave->session)
+		baton_session_end(enclave->session, NULL);
+	mutex_unlock(&baton_enclaves_mutex);
+}
+
 static void read_session(struct baton_enclave *arg, const struct session *session)
 {
 	u32 cpu;
@@ -183,10 +192,13 @@ int baton_enclave_set(struct baton_enclave *arg)
 		err = create(arg);
 		break;
 	case BATON_ENCLAVE_ACT_DESTROY:
-		if (enclave)
+	case BATON_ENCLAVE_ACT_DISMISS:
+		if (!enclave)
+			err = refuse(arg, -ENOENT, "there is no enclave of that name");
+		else if (arg->act == BATON_ENCLAVE_ACT_DESTROY)
 			destroy(enclave);
 		else
-			err = refuse(arg, -ENOENT, "there is no enclave of that name");
+			dismiss(enclave);
 		break;
 	default:
 		err = -EINVAL;

@@ -88,6 +88,7 @@ struct served {
 struct waking {
 	u16 flags;
 	s16 waker;
+	s16 prev;	/* the CPU that the task left to follow its waker; -1 if it did not */
 };
 
 struct session {
@@ -96,6 +97,7 @@ struct session {
 	u32 nr_cpus, nr_slots, entries;
 	u32 words;			/* of a mask of CPUs */
 	u32 events;			/* BATON_EV_* that the agent wants messages about */
+	u32 policy;			/* index of the enclave's policy */
 	struct baton_cpu *topology;
 	struct served *served;
 	struct waking *waking;
@@ -146,6 +148,8 @@ void baton_lose_cpu(struct session *session, u32 cpu);
 /* message.c */
 struct baton_message *baton_begin_message(struct session *session);
 void baton_post(struct session *session, const struct baton_message *message);
+bool baton_post_hint(struct session *session, const struct baton_message *message,
+		     const struct baton_hint *hint);
 void baton_tell_cpu(struct session *session, const struct baton_ctx *ctx, u32 cpu,
 		    enum baton_method method);
 void baton_alert(struct session *session, struct baton_ctx *ctx, u32 cpu, bool preempt);

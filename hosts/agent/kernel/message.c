@@ -4,6 +4,7 @@
  * calls.c.
  */
 #include <linux/smp.h>
+#include <linux/string.h>
 
 #include "about.h"
 #include "enclave.h"
@@ -19,7 +20,7 @@ struct baton_message *baton_begin_message(struct session *session)
 	u32 unread = here->posted - READ_ONCE(session->transactions[cpu].read);
 
 	/* Few messages are announced to an agent, but none may be lost for that. */
-	if (unread == session->entries / 2 && here->slot != BATON_NO_SLOT) {
+	if (unread >= session->entries / 2 && here->slot != BATON_NO_SLOT) {
 		WRITE_ONCE(here->attention, 1);
 		if (READ_ONCE(here->is_blocked))
 			baton_interrupt(&here->wake);
@@ -30,6 +31,27 @@ struct baton_message *baton_begin_message(struct session *session)
 	}
 	return &session->rings[(size_t)cpu * session->entries +
 			       (here->posted & (session->entries - 1))];
+}
+
+/*
+ * Writes a message about a hint, and the hint. False if less than half of the ring is free: an
+ * application must not keep messages about tasks out.
+ */
+bool baton_post_hint(struct session *session, const struct baton_message *message,
+		     const struct baton_hint *hint)
+{
+	u32 cpu = smp_processor_id(), entries = session->entries;
+	struct served *here = &session->served[cpu];
+	struct baton_message *ring = &session->rings[(size_t)cpu * entries];
+
+	if (here->posted - READ_ONCE(session->transactions[cpu].read) >= entries / 2)
+		return false;
+	ring[here->posted & (entries - 1)] = *message;
+	memcpy(&ring[(here->posted + 1) & (entries - 1)], hint, sizeof(*hint));
+	here->posted += 2;
+	/* the agent reads both after this number */
+	smp_store_release(&session->cpus[cpu].posted, here->posted);
+	return true;
 }
 
 /* Writes a message. */

@@ -136,18 +136,30 @@ void baton_serve_alert(struct served *served, u32 cpu, bool preempt)
 	rcu_read_unlock();
 }
 
+/* The CPU can have another agent. Its agent alone calls this. */
+static void release(struct served *served)
+{
+	struct server *server = served->server;
+
+	smp_store_release(&served->agent, NULL);
+	call_rcu(&server->rcu, put_server);
+}
+
 /* BATON_AGENT_IOC_SERVE */
 int baton_serve(struct session *session, const struct baton_agent_serve __user *user)
 {
 	struct baton_agent_serve arg;
 	struct served *served;
 	struct server *server;
+	int err;
 
 	if (copy_from_user(&arg, user, sizeof(arg)))
 		return -EFAULT;
 	/* The thread becomes a task of the enclave, on a CPU of the enclave. */
-	if (arg.cpu >= session->nr_cpus || !READ_ONCE(session->cpus[arg.cpu].online))
+	if (arg.cpu >= session->nr_cpus)
 		return -EINVAL;
+	if (!READ_ONCE(session->cpus[arg.cpu].online))
+		return -ENXIO;
 	if (current->nr_cpus_allowed != 1 || !cpumask_test_cpu(arg.cpu, current->cpus_ptr))
 		return -EXDEV;
 	served = &session->served[arg.cpu];
@@ -165,7 +177,10 @@ int baton_serve(struct session *session, const struct baton_agent_serve __user *
 	}
 	served->server = server;
 	WRITE_ONCE(session->is_per_cpu, true);
-	return baton_join(&session->enclave->ops, current);
+	err = baton_join(&session->enclave->ops, current);
+	if (err)
+		release(served);
+	return err;
 }
 
 /*
@@ -196,7 +211,6 @@ int baton_serve_leave(struct session *session)
 
 	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
 		struct served *served = &session->served[cpu];
-		struct server *server = served->server;
 
 		if (smp_load_acquire(&served->agent) != current)
 			continue;
@@ -205,9 +219,7 @@ int baton_serve_leave(struct session *session)
 		/* The call by which it leaves clears its slot: see calls.c. */
 		baton_leave(current);
 		WRITE_ONCE(served->is_leaving, false);
-		/* From here on the CPU can have another agent. */
-		smp_store_release(&served->agent, NULL);
-		call_rcu(&server->rcu, put_server);
+		release(served);
 		return 0;
 	}
 	return -ESRCH;

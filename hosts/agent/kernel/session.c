@@ -92,14 +92,18 @@ static int begin(struct opened *opened, struct baton_agent_attach *arg)
 	INIT_DELAYED_WORK(&session->watch, baton_watch_session);
 	beginning = session;
 	beginner = current;
+	enclave->ops.hint = arg->hint_type.name[0] ? baton_calls.hint : NULL;
+	enclave->ops.hint_type = arg->hint_type;
+	enclave->ops.reply_type = arg->reply_type;
 	/* Ticks are also needed for messages that can wait: see calls.c. */
 	err = baton_start(&enclave->ops, arg->events | BATON_EV_TICK, (const char *)arg->options,
 			  (char *)arg->message);
 	beginner = NULL;
-	if (err) {
+	if (err < 0) {
 		free_session(session);
 		return err;
 	}
+	session->policy = err;
 	enclave->session = session;
 	enclave->attached++;
 	/* read without the mutex */
@@ -124,7 +128,9 @@ static int try_attach(struct opened *opened, struct baton_agent_attach *arg)
 			 BATON_ABI);
 		return -ENOEXEC;
 	}
-	if (strnlen((const char *)arg->options, BATON_OPTIONS_LEN) == BATON_OPTIONS_LEN)
+	if (strnlen((const char *)arg->options, BATON_OPTIONS_LEN) == BATON_OPTIONS_LEN ||
+	    !memchr(arg->hint_type.name, 0, BATON_NAME_LEN) ||
+	    !memchr(arg->reply_type.name, 0, BATON_NAME_LEN))
 		return -EINVAL;
 	mutex_lock(&baton_enclaves_mutex);
 	err = begin(opened, arg);
@@ -133,11 +139,16 @@ static int try_attach(struct opened *opened, struct baton_agent_attach *arg)
 }
 
 /* BATON_AGENT_IOC_ATTACH. A refused request returns with the reason. */
-static int attach(struct opened *opened, struct baton_agent_attach __user *user)
+static int attach(struct file *file, struct baton_agent_attach __user *user)
 {
+	struct opened *opened = file->private_data;
 	struct baton_agent_attach arg;
 	int err;
 
+	/* The enclave may have been given to another user since the file was opened. */
+	err = file_permission(file, MAY_READ | MAY_WRITE);
+	if (err)
+		return err;
 	if (copy_from_user(&arg, user, sizeof(arg)))
 		return -EFAULT;
 	err = try_attach(opened, &arg);
@@ -232,6 +243,23 @@ static int topology(const struct session *session, struct baton_agent_topology _
  * A request for a session. Each has its own copy of its structure, as the kernel clears what is on
  * the stack.
  */
+/* BATON_AGENT_IOC_REPLY */
+static int reply(struct session *session, struct baton_agent_reply __user *user)
+{
+	struct baton_agent_reply arg;
+
+	if (copy_from_user(&arg, user, sizeof(arg)))
+		return -EFAULT;
+	arg.reply.thread = 0;
+	arg.answer = BATON_REPLY_ANSWER_NO_QUEUE;
+	/* The enclave's policy is unregistered after the session has ended, and a grace period. */
+	rcu_read_lock();
+	if (!READ_ONCE(session->head->ended) && arg.slot < session->nr_slots)
+		arg.answer = baton_reply(session->policy, arg.slot, &arg.reply);
+	rcu_read_unlock();
+	return put_user(arg.answer, &user->answer);
+}
+
 static int perform(struct session *session, unsigned int cmd, void __user *user)
 {
 	switch (cmd) {
@@ -249,6 +277,8 @@ static int perform(struct session *session, unsigned int cmd, void __user *user)
 		return fail(session, user);
 	case BATON_AGENT_IOC_COMMIT:
 		return baton_commit(session, user);
+	case BATON_AGENT_IOC_REPLY:
+		return reply(session, user);
 	}
 	return -ENOTTY;
 }
@@ -261,7 +291,7 @@ static long session_ioctl(struct file *file, unsigned int cmd, unsigned long at)
 	int err = -ESHUTDOWN;
 
 	if (cmd == BATON_AGENT_IOC_ATTACH)
-		return attach(opened, user);
+		return attach(file, user);
 	if (!session)
 		return -ENODATA;
 	if (task_tgid(current) != session->process)

@@ -98,8 +98,24 @@ pub trait Requests: Send + Sync {
     /// `BATON_AGENT_IOC_FAIL`. Of kind `None`, the session ends in good order.
     fn fail(&self, failure: &Failure) -> Result<(), Errno>;
 
+    /// `BATON_AGENT_IOC_REPLY`
+    fn reply(&self, reply: &mut BatonAgentReply) -> Result<(), Errno>;
+
     /// The time, ns.
     fn now(&self) -> u64;
+}
+
+/// What an agent wants of its enclave.
+#[derive(Clone, Copy, Default)]
+pub struct Wishes<'a> {
+    /// Those of `BATON_EV_*` that it wants messages about.
+    pub events: u32,
+    /// What `baton list` shows as options.
+    pub options: &'a str,
+    /// The type of the hints that it takes; without a name it takes none.
+    pub hint_type: BatonStateType,
+    /// The type of its replies.
+    pub reply_type: BatonStateType,
 }
 
 /// The memory that a model shares with its agent.
@@ -146,9 +162,8 @@ pub fn device_of(enclave: &str) -> PathBuf {
 }
 
 impl Agent {
-    /// Makes this process the agent of an enclave, which begins to schedule its tasks. `events` are
-    /// those of `BATON_EV_*` that it wants messages about. `options` is what `baton list` shows.
-    pub fn attach(enclave: &str, events: u32, options: &str) -> Result<Self, AttachError> {
+    /// Makes this process the agent of an enclave, which begins to schedule its tasks.
+    pub fn attach(enclave: &str, wishes: &Wishes<'_>) -> Result<Self, AttachError> {
         let path = device_of(enclave);
         let file = OpenOptions::new()
             .read(true)
@@ -157,7 +172,7 @@ impl Agent {
             .map_err(|why| AttachError::Device(path, why))?;
         let mut layout = BatonAgentAttach {
             abi: BATON_ABI,
-            events,
+            events: wishes.events,
             nr_cpus: 0,
             nr_slots: 0,
             entries: 0,
@@ -169,7 +184,9 @@ impl Agent {
             status_size: 0,
             standby: 0,
             shared_size: 0,
-            options: field(options),
+            options: field(wishes.options),
+            hint_type: wishes.hint_type,
+            reply_type: wishes.reply_type,
             message: [0; BATON_MESSAGE_LEN],
         };
         let refused = |errno| AttachError::Refused(errno, String::new());
@@ -280,10 +297,21 @@ impl Agent {
         Some(self.status.read(self.layout.rings, index))
     }
 
-    /// Removes the message that [`Agent::peek`] returned.
-    pub fn advance(&self, cpu: usize) {
+    /// The hint of a message about one, which is the next in the ring of a CPU.
+    pub fn hint(&self, cpu: usize) -> BatonHint {
         let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
-        read.store(read.load(Relaxed).wrapping_add(1), Release);
+        let at = read.load(Relaxed).wrapping_add(1) as usize;
+        let entries = self.layout.entries as usize;
+        let index = cpu * entries + (at & (entries - 1));
+        let offset = (index * size_of::<BatonMessage>()) as u64;
+        self.status.read(self.layout.rings + offset, 0)
+    }
+
+    /// Removes the message that [`Agent::peek`] returned.
+    pub fn advance(&self, cpu: usize, message: &Message) {
+        let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
+        let entries = 1 + u32::from(message.method == BatonMethod::Hint as u16);
+        read.store(read.load(Relaxed).wrapping_add(entries), Release);
     }
 
     /// Removes all messages from the ring of a CPU.
@@ -430,11 +458,18 @@ impl Agent {
         offered.load(Relaxed).wrapping_sub(taken) < BATON_AGENT_STANDBY
     }
 
-    /// Offers a token to whichever CPU finds nothing else. False if the standby ring is full. One
-    /// thread at a time offers.
-    pub fn offer(&self, token: BatonToken) -> bool {
+    /// Has a CPU taken this offer from the standby ring? [`Agent::offer`] returned its number.
+    pub fn is_taken(&self, offer: u32) -> bool {
+        let taken = offset_of!(BatonAgentHead, standby_taken) as u64;
+        let taken = self.status.word(taken).load(Acquire);
+        taken.wrapping_sub(offer.wrapping_add(1)) as i32 >= 0
+    }
+
+    /// Offers a token to whichever CPU finds nothing else. Returns the number of the offer, or
+    /// `None` if the standby ring is full. One thread at a time offers.
+    pub fn offer(&self, token: BatonToken) -> Option<u32> {
         if !self.can_offer() {
-            return false;
+            return None;
         }
         let offered = self.shared.word(self.layout.standby);
         let at = offered.load(Relaxed);
@@ -443,7 +478,7 @@ impl Agent {
             .write(tokens, (at % BATON_AGENT_STANDBY) as usize, token);
         offered.store(at.wrapping_add(1), Release);
         fence(SeqCst);
-        true
+        Some(at)
     }
 
     /// Makes CPUs look at their transactions: CPU numbers, with `BATON_KICK_PREEMPT` if the task
@@ -536,6 +571,22 @@ impl Agent {
             let wait = ioctl::IntegerSetter::<BATON_AGENT_IOC_WAIT>::new_usize(after);
             ioctl::ioctl(file, wait)
         }
+    }
+
+    /// Replies to the hints of the task in a slot. An error means that the session has ended.
+    pub fn reply(&self, slot: u32, reply: &BatonHint) -> Result<BatonReplyAnswer, Errno> {
+        let mut ask = BatonAgentReply {
+            slot,
+            answer: 0,
+            reply: *reply,
+        };
+        match &self.port {
+            Port::Device(file) => request::<BATON_AGENT_IOC_REPLY, _>(file, &mut ask)?,
+            Port::Model(model) => model.reply(&mut ask)?,
+        }
+        let known = [BatonReplyAnswer::Sent, BatonReplyAnswer::Full];
+        let answer = known.into_iter().find(|known| *known as u32 == ask.answer);
+        Ok(answer.unwrap_or(BatonReplyAnswer::NoQueue))
     }
 
     /// Ends the session in good order: the policy stops without a fault.

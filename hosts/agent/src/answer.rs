@@ -9,6 +9,17 @@ use crate::agent::Message;
 use crate::gates::Held;
 use crate::runner::{Kicks, Runner};
 
+/// The task that a message is about.
+fn task_of(message: &Message) -> BatonTask {
+    BatonTask {
+        slot: message.slot,
+        pid: message.pid,
+        cpu: message.cpu,
+        nice: message.nice,
+        runtime: message.runtime,
+    }
+}
+
 impl Runner {
     /// A call whose answer is its kicks alone, which are carried out. False if it was abandoned.
     fn tell(
@@ -165,13 +176,7 @@ impl Runner {
     /// Answers a message.
     pub(crate) fn handle(&self, own: usize, message: &Message, kicks: &mut Kicks) {
         use BatonMethod as M;
-        let task = BatonTask {
-            slot: message.slot,
-            pid: message.pid,
-            cpu: message.cpu,
-            nice: message.nice,
-            runtime: message.runtime,
-        };
+        let task = task_of(message);
         let Ok(cpu) = usize::try_from(message.cpu) else {
             return;
         };
@@ -210,6 +215,18 @@ impl Runner {
                 self.tell(method, on, message.pid, about, kicks);
             }
         }
+    }
+
+    /// A task of the enclave sent a hint.
+    pub(crate) fn hint(&self, own: usize, message: &Message, hint: &BatonHint, kicks: &mut Kicks) {
+        // Else the task has died, and the slot may be another's.
+        let is_there = self.agent().task(message.slot).pid == message.pid;
+        if !is_there || kicks.version.policy.ops().hint.is_none() {
+            return;
+        }
+        let task = task_of(message);
+        let about = (Arg::Task(&task), Arg::Hint(hint));
+        self.tell(BatonMethod::Hint, own, message.pid, about, kicks);
     }
 
     /// A task is new, or woke up: the policy chooses its CPU, and receives it.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use Ordering::{Acquire, Relaxed, Release};
 
-use baton_abi::{BatonFaultKind, BatonReplyAnswer, BATON_MAX_LOCKS};
+use baton_abi::{BatonFaultKind, BatonHint, BatonReplyAnswer, BATON_MAX_LOCKS};
 use baton_native::{NativeHost, Panic, Recording, Table};
 
 use crate::agent::Agent;
@@ -343,8 +343,14 @@ impl NativeHost for AgentHost {
         with(|services| usize::try_from(cpu).is_ok_and(|cpu| services.claim(cpu)))
     }
 
-    fn reply(_slot: u32, _tag: u32, _words: [u64; 6]) -> u32 {
-        BatonReplyAnswer::NoQueue as u32
+    fn reply(slot: u32, tag: u32, words: [u64; 6]) -> u32 {
+        let reply = BatonHint {
+            tag,
+            thread: 0,
+            words,
+        };
+        let answer = with(|services| services.agent.reply(slot, &reply));
+        answer.unwrap_or(BatonReplyAnswer::NoQueue) as u32
     }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads the rings of all CPUs, with the messages of each task in their order.
 
+use baton_abi::{BatonHint, BatonMethod};
+
 use crate::agent::{Agent, Message};
 
 /// What a reader of all rings knows of the tasks' messages.
@@ -18,9 +20,13 @@ impl Inbox {
         }
     }
 
-    /// Hands all messages to `handle`. A message of a task whose earlier one is in a ring that is
+    /// Hands all messages to `handle`, with the hint if one is about a hint. A message of a task whose earlier one is in a ring that is
     /// read later waits for the next call: true if any was read.
-    pub fn read(&mut self, agent: &Agent, handle: impl FnMut(&Message)) -> bool {
+    pub fn read(
+        &mut self,
+        agent: &Agent,
+        handle: impl FnMut(&Message, Option<&BatonHint>),
+    ) -> bool {
         self.read_some(agent, usize::MAX, handle)
     }
 
@@ -29,26 +35,35 @@ impl Inbox {
         &mut self,
         agent: &Agent,
         most: usize,
-        mut handle: impl FnMut(&Message),
+        mut handle: impl FnMut(&Message, Option<&BatonHint>),
     ) -> bool {
         let mut count = 0;
         for cpu in 0..agent.nr_cpus() {
             while let Some(message) = agent.peek(cpu) {
                 let slot = message.slot as usize;
-                if message.sequence == 0 {
-                    handle(&message);
+                if message.method == BatonMethod::Hint as u16 {
+                    let hint = agent.hint(cpu);
+                    if !self.has_read_before(&message, &hint) {
+                        break;
+                    }
+                    // Else the task has died, and the slot may be another's.
+                    if agent.task(message.slot).pid == message.pid {
+                        handle(&message, Some(&hint));
+                    }
+                } else if message.sequence == 0 {
+                    handle(&message, None);
                 } else {
                     match message.sequence.wrapping_sub(self.seen[slot]) as i32 {
                         2.. => break,
                         1 => {
                             self.seen[slot] = message.sequence;
-                            handle(&message);
+                            handle(&message, None);
                         }
                         // From before messages were lost.
                         _ => {}
                     }
                 }
-                agent.advance(cpu);
+                agent.advance(cpu, &message);
                 count += 1;
                 if count == most {
                     return true;
@@ -56,6 +71,11 @@ impl Inbox {
             }
         }
         count > 0
+    }
+
+    /// Have the messages been read that a hint follows?
+    fn has_read_before(&self, message: &Message, hint: &BatonHint) -> bool {
+        follows(message, hint, |slot| self.seen.get(slot as usize).copied())
     }
 
     /// Messages were lost: forgets those that are unread, and takes up the number of each slot's
@@ -69,4 +89,18 @@ impl Inbox {
             look(slot);
         }
     }
+}
+
+/// Does a hint come next, after the messages that it follows? `seen` is the number of a slot's last
+/// message that was read.
+pub(crate) fn follows(
+    message: &Message,
+    hint: &BatonHint,
+    seen: impl Fn(u32) -> Option<u32>,
+) -> bool {
+    let is_read = |slot: u32, number: u32| {
+        seen(slot).is_none_or(|seen| seen.wrapping_sub(number) as i32 >= 0)
+    };
+    let named = hint.thread.wrapping_sub(1);
+    is_read(message.slot, message.after) && is_read(named, message.after_named)
 }

@@ -27,11 +27,11 @@ mod serve;
 mod session;
 mod version;
 
-pub use agent::{device_of, Agent, AttachError, Failure, Message, Requests, Shared};
+pub use agent::{device_of, Agent, AttachError, Failure, Message, Requests, Shared, Wishes};
 pub use host::is_in_policy;
 pub use inbox::Inbox;
 pub use runner::{Kicks, Mode, Runner};
-pub use scheduler::{schedule, Choice, Poller, Polling, Scheduler};
+pub use scheduler::{schedule, Choice, Offer, Poller, Polling, Scheduler, PATIENCE};
 pub use serve::{serve, PerCpu, Turn};
 pub use session::{Ended, Open, RunError, Session};
 pub use version::{NotUpgraded, Upgraded};

@@ -26,6 +26,7 @@ use rustix::io::Errno;
 use crate::agent::{Agent, Failure, Message};
 use crate::gates::Gates;
 use crate::host::{self, Services};
+use crate::inbox::follows;
 use crate::record::{self, Tape};
 use crate::scheduler::Polling;
 use crate::serve::{bind, serve, PerCpu, Turn};
@@ -261,16 +262,24 @@ impl Runner {
             let Some(message) = self.agent().peek(cpu) else {
                 break;
             };
-            if !self.is_next(&message) || self.is_for_another(own, &message) {
+            if message.method == BatonMethod::Hint as u16 {
+                let hint = self.agent().hint(cpu);
+                let seen = |slot: u32| Some(self.seen.get(slot as usize)?.load(SeqCst));
+                if !follows(&message, &hint, seen) {
+                    break;
+                }
+                self.hint(own, &message, &hint, kicks);
+            } else if !self.is_next(&message) || self.is_for_another(own, &message) {
                 break;
+            } else {
+                self.handle(own, &message, kicks);
             }
-            self.handle(own, &message, kicks);
             if message.sequence != 0 {
                 // An agent that stopped before the next message of the task sees this when it looks
                 // again, or this one finds that message in its next round.
                 self.seen[message.slot as usize].store(message.sequence, SeqCst);
             }
-            self.agent().advance(cpu);
+            self.agent().advance(cpu, &message);
             *left -= 1;
         }
     }

@@ -2,12 +2,13 @@
 //! Schedulers that are written for agents: they hear of tasks by callbacks, and choose tasks for
 //! CPUs. [`crate::Runner`] is for policies, which run in every host.
 
+use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use baton_abi::{
-    BatonAgentCommit, BatonCommit, BatonMethod, BatonToken, BATON_AGENT_TASK_AGENT,
+    BatonAgentCommit, BatonCommit, BatonHint, BatonMethod, BatonToken, BATON_AGENT_TASK_AGENT,
     BATON_AGENT_TASK_MEMBER, BATON_KICK_PREEMPT,
 };
 use rustix::io::Errno;
@@ -25,14 +26,40 @@ pub struct Choice {
     pub slice: u64,
 }
 
+/// A task for the standby ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The task's token.
+    pub token: BatonToken,
+    /// A CPU that is about to look for a task. No CPU that idles is woken for this one, unless that
+    /// CPU idles, or [`PATIENCE`] has passed.
+    pub expected: Option<usize>,
+}
+
+/// How long an offer waits for the CPU that is expected to take it, ns. Two switches between tasks
+/// take less.
+pub const PATIENCE: u64 = 100_000;
+
 /// A scheduler for an agent that decides for all CPUs of an enclave.
 pub trait Scheduler {
     /// The task waits for a CPU. The method of the message says why; [`BatonMethod::None`]: it was
     /// found in its status word after messages were lost.
     fn ready(&mut self, agent: &Agent, task: &Message);
 
-    /// Chooses a task for a CPU that has none, or whose task's slice has ended.
+    /// Chooses a task for a CPU that has none.
     fn pick(&mut self, agent: &Agent, cpu: usize) -> Option<Choice>;
+
+    /// The slice of the task in slot `running` has ended on a CPU while others wait. Chooses the
+    /// next one; `None`: the task goes on.
+    fn slice_ended(&mut self, agent: &Agent, cpu: usize, _running: u32) -> Option<Choice> {
+        self.pick(agent, cpu)
+    }
+
+    /// A CPU whose task is to be preempted, without a transaction that waits, and by which task.
+    /// Asked until there is none, once the CPUs that idle have been served.
+    fn preempt(&mut self, _agent: &Agent) -> Option<(usize, Choice)> {
+        None
+    }
 
     /// The task sleeps, or its token is no longer valid.
     fn gone(&mut self, agent: &Agent, task: &Message);
@@ -40,14 +67,26 @@ pub trait Scheduler {
     /// Every other message: ticks, affinity, CPUs that come and go.
     fn other(&mut self, _agent: &Agent, _message: &Message) {}
 
+    /// A task of the enclave sent a hint. [`Agent::reply`] answers.
+    fn hint(&mut self, _agent: &Agent, _task: &Message, _hint: &BatonHint) {}
+
     /// Messages were lost. Forgets all tasks; [`Scheduler::ready`] follows for those that wait.
     fn reset(&mut self, agent: &Agent);
 
     /// A task for the standby ring, from which a CPU that has no transaction takes one without
     /// asking. It must be allowed on all CPUs. Asked once the CPUs that idle have been served.
-    fn offer(&mut self, _agent: &Agent) -> Option<BatonToken> {
+    fn offer(&mut self, _agent: &Agent) -> Option<Offer> {
         None
     }
+}
+
+/// An offer in the standby ring for which no CPU has been woken.
+struct Patient {
+    /// Its number among all offers.
+    number: u32,
+    expected: usize,
+    /// When its patience ends, ns.
+    until: u64,
 }
 
 /// A global agent, turn by turn.
@@ -72,6 +111,8 @@ pub struct Poller<A, S> {
     /// By slot: a token that was found in the status word, and whose message has yet to come.
     found: Vec<BatonToken>,
     commits: Vec<BatonAgentCommit>,
+    /// The oldest first.
+    patient: VecDeque<Patient>,
 }
 
 /// Schedules until the enclave ends that, or `stop` is set. Polls on CPU `own`, which gets no
@@ -100,6 +141,14 @@ impl<S: Scheduler + ?Sized> Scheduler for &mut S {
         S::pick(self, agent, cpu)
     }
 
+    fn slice_ended(&mut self, agent: &Agent, cpu: usize, running: u32) -> Option<Choice> {
+        S::slice_ended(self, agent, cpu, running)
+    }
+
+    fn preempt(&mut self, agent: &Agent) -> Option<(usize, Choice)> {
+        S::preempt(self, agent)
+    }
+
     fn gone(&mut self, agent: &Agent, task: &Message) {
         S::gone(self, agent, task);
     }
@@ -108,11 +157,15 @@ impl<S: Scheduler + ?Sized> Scheduler for &mut S {
         S::other(self, agent, message);
     }
 
+    fn hint(&mut self, agent: &Agent, task: &Message, hint: &BatonHint) {
+        S::hint(self, agent, task, hint);
+    }
+
     fn reset(&mut self, agent: &Agent) {
         S::reset(self, agent);
     }
 
-    fn offer(&mut self, agent: &Agent) -> Option<BatonToken> {
+    fn offer(&mut self, agent: &Agent) -> Option<Offer> {
         S::offer(self, agent)
     }
 }
@@ -125,12 +178,22 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Polling for Poller<A, S> {
         let has_read = self.read(most);
         for cpu in 0..self.agent.nr_cpus() {
             if self.is_idle(cpu) {
-                self.serve(cpu, false);
+                let choice = self.scheduler.pick(&self.agent, cpu);
+                self.commit(cpu, choice, false);
             }
         }
         self.flush();
+        while let Some((cpu, choice)) = self.scheduler.preempt(&self.agent) {
+            self.commit(cpu, Some(choice), true);
+            self.flush();
+        }
         self.fill();
+        self.hurry();
         has_read
+    }
+
+    fn timer(&self) -> Option<u64> {
+        self.patient.front().map(|offer| offer.until)
     }
 }
 
@@ -144,6 +207,7 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
             inbox: Inbox::new(&agent),
             found: vec![0; agent.nr_slots() as usize],
             commits: Vec::new(),
+            patient: VecDeque::new(),
             agent,
         }
     }
@@ -159,7 +223,10 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
     fn read(&mut self, most: usize) -> bool {
         let agent = self.agent.clone();
         let mut inbox = std::mem::take(&mut self.inbox);
-        let has_read = inbox.read_some(&agent, most, |message| {
+        let has_read = inbox.read_some(&agent, most, |message, hint| {
+            if let Some(hint) = hint {
+                return self.scheduler.hint(&agent, message, hint);
+            }
             // A message without a number, such as a refusal, is not the one that was missed.
             let found = match message.sequence {
                 0 => 0,
@@ -174,15 +241,43 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
     /// Fills the standby ring. A CPU that found it empty has said so before.
     fn fill(&mut self) {
         while self.agent.can_offer() {
-            let Some(token) = self.scheduler.offer(&self.agent) else {
+            let Some(Offer { token, expected }) = self.scheduler.offer(&self.agent) else {
                 return;
             };
-            self.agent.offer(token);
-            let idle = (0..self.agent.nr_cpus()).find(|cpu| self.is_idle(*cpu));
-            if let Some(cpu) = idle {
-                // Fails if the CPU goes offline: another one takes the task.
-                let _ = self.agent.kick(&[cpu as u16]);
+            let number = self.agent.offer(token);
+            match (number, expected) {
+                (Some(number), Some(expected)) => self.patient.push_back(Patient {
+                    number,
+                    expected,
+                    until: self.agent.now() + PATIENCE,
+                }),
+                _ => self.wake_one(),
             }
+        }
+    }
+
+    /// Wakes a CPU that idles, which then looks into the standby ring.
+    fn wake_one(&self) {
+        let idle = (0..self.agent.nr_cpus()).find(|cpu| self.is_idle(*cpu));
+        if let Some(cpu) = idle {
+            // Fails if the CPU goes offline: another one takes the task.
+            let _ = self.agent.kick(&[cpu as u16]);
+        }
+    }
+
+    /// Wakes CPUs for offers that were expected to be taken without that.
+    fn hurry(&mut self) {
+        while let Some(offer) = self.patient.front() {
+            if !self.agent.is_taken(offer.number) {
+                if self.is_idle(offer.expected) {
+                    let _ = self.agent.kick(&[offer.expected as u16]);
+                } else if self.agent.now() >= offer.until {
+                    self.wake_one();
+                } else {
+                    return;
+                }
+            }
+            self.patient.pop_front();
         }
     }
 
@@ -204,16 +299,18 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
             }
             M::PickNextTask => {
                 if message.slot != u32::MAX {
-                    self.serve(message.cpu as usize, true);
+                    let cpu = message.cpu as usize;
+                    let choice = self.scheduler.slice_ended(&self.agent, cpu, message.slot);
+                    self.commit(cpu, choice, true);
                 }
             }
             _ => self.scheduler.other(&self.agent, message),
         }
     }
 
-    /// Has a CPU run what the scheduler chooses, if anything.
-    fn serve(&mut self, cpu: usize, preempt: bool) {
-        if let Some(Choice { token, slice }) = self.scheduler.pick(&self.agent, cpu) {
+    /// Has a CPU run what the scheduler has chosen, if anything.
+    fn commit(&mut self, cpu: usize, choice: Option<Choice>, preempt: bool) {
+        if let Some(Choice { token, slice }) = choice {
             self.commits.push(BatonAgentCommit {
                 token,
                 slice,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The agents of CPUs: threads that begin and end as the enclave gets and loses CPUs.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, ScopedJoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,16 @@ use crate::agent::Agent;
 
 /// How often the CPUs of the enclave are looked at, should no agent hear of a new one.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a CPU may refuse its agent in the first session of a process. Tasks may be bound to the
+/// CPU, and if this process may not use it, that does not pass.
+const FIRST: Duration = Duration::from_millis(250);
+/// The same for a CPU that was offline, or that the enclave lost, and in a later session, which can
+/// begin because a CPU kept others waiting as it left. A CPU can take seconds to come.
+const LATER: Duration = Duration::from_secs(10);
+
+/// Has this process had a session with agents of CPUs?
+static HAS_SERVED: AtomicBool = AtomicBool::new(false);
 
 /// What the agents of an enclave's CPUs do. Each is a thread on its CPU, which runs there when
 /// there are messages, and several run at once.
@@ -53,8 +64,8 @@ pub struct Turn {
 pub fn serve(agents: &impl PerCpu) -> Result<(), Errno> {
     let cpus = agents.agent().nr_cpus();
     let manager = thread::current();
-    let serve = |cpu| {
-        let served = serve_cpu(agents, cpu, &manager);
+    let serve = |cpu, patience| {
+        let served = serve_cpu(agents, cpu, patience, &manager);
         if served.is_err() {
             agents.end();
         }
@@ -65,13 +76,19 @@ pub fn serve(agents: &impl PerCpu) -> Result<(), Errno> {
         let join = |agent: ScopedJoinHandle<'_, _>| agent.join().expect("no agent panics");
         let mut ended = Ok(());
         let mut threads: Vec<Option<ScopedJoinHandle<'_, _>>> = (0..cpus).map(|_| None).collect();
+        let is_first = !HAS_SERVED.swap(true, Relaxed);
+        let mut patience = vec![if is_first { FIRST } else { LATER }; cpus];
         while !is_over(agents) {
             for (cpu, thread) in threads.iter_mut().enumerate() {
                 if let Some(thread) = thread.take_if(|thread| thread.is_finished()) {
                     ended = ended.and(join(thread));
+                    patience[cpu] = LATER;
                 }
-                if thread.is_none() && agents.agent().is_online(cpu) {
-                    *thread = Some(scope.spawn(move || serve(cpu)));
+                if !agents.agent().is_online(cpu) {
+                    patience[cpu] = LATER;
+                } else if thread.is_none() {
+                    let patience = patience[cpu];
+                    *thread = Some(scope.spawn(move || serve(cpu, patience)));
                 }
             }
             thread::park_timeout(LOOK);
@@ -87,9 +104,14 @@ fn is_over(agents: &impl PerCpu) -> bool {
 }
 
 /// The agent of a CPU, as long as the enclave has the CPU.
-fn serve_cpu(agents: &impl PerCpu, cpu: usize, manager: &Thread) -> Result<(), Errno> {
+fn serve_cpu(
+    agents: &impl PerCpu,
+    cpu: usize,
+    patience: Duration,
+    manager: &Thread,
+) -> Result<(), Errno> {
     let agent = agents.agent();
-    if !become_agent(agents, cpu)? {
+    if !become_agent(agents, cpu, patience)? {
         return Ok(());
     }
     let mut local = agents.begin(cpu);
@@ -118,19 +140,22 @@ fn serve_cpu(agents: &impl PerCpu, cpu: usize, manager: &Thread) -> Result<(), E
 /// A CPU is online for the kernel's cpusets later than for the enclave, and is without tasks before
 /// the enclave hears that it goes offline: between the two, the thread cannot be bound to the CPU,
 /// or is moved from it.
-fn become_agent(agents: &impl PerCpu, cpu: usize) -> Result<bool, Errno> {
-    const LONGEST: Duration = Duration::from_secs(10);
+fn become_agent(agents: &impl PerCpu, cpu: usize, patience: Duration) -> Result<bool, Errno> {
     let agent = agents.agent();
     let begun = Instant::now();
     loop {
-        match bind(cpu).and_then(|()| agent.serve(cpu)) {
-            Ok(()) => return Ok(true),
-            _ if is_over(agents) || !agent.is_online(cpu) => return Ok(false),
-            Err(Errno::INVAL | Errno::XDEV) if begun.elapsed() < LONGEST => {
-                thread::sleep(Duration::from_millis(5));
-            }
-            Err(errno) => return Err(errno),
+        let (errno, is_passing) = match bind(cpu).map(|()| agent.serve(cpu)) {
+            Ok(Ok(())) => return Ok(true),
+            Ok(Err(errno)) => (errno, matches!(errno, Errno::XDEV | Errno::NXIO)),
+            Err(errno) => (errno, errno == Errno::INVAL),
+        };
+        if is_over(agents) || !agent.is_online(cpu) {
+            return Ok(false);
         }
+        if !is_passing || begun.elapsed() >= patience {
+            return Err(errno);
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -141,6 +141,13 @@ impl Runner {
         if policy.name() != old.policy.name() {
             return refused("it is another policy");
         }
+        let types = |policy: &Policy| {
+            let ops = policy.ops();
+            (ops.hint.is_some(), ops.hint_type, ops.reply_type)
+        };
+        if types(&policy) != types(&old.policy) {
+            return refused("it takes hints or sends replies of another type");
+        }
         if policy.events() & !old.policy.events() != 0 {
             return refused("it wants events that the enclave does not tell the running version");
         }

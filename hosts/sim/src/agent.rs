@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use baton_abi::{BatonFaultKind, BatonMethod};
+use baton_abi::{BatonFaultKind, BatonHint, BatonMethod, BatonReplyAnswer};
 use baton_agent::{Failure, Polling};
 use baton_core::{CpuState, Fault};
 use baton_enclave::{Enclave, Kernel};
@@ -60,6 +60,10 @@ impl Kernel for Simulated {
             };
             give_up(failure.kind, failure.method, failure.pid, words);
         }
+    }
+
+    fn reply(&self, slot: u32, reply: &BatonHint) -> BatonReplyAnswer {
+        with(|_, host| host.reply(slot, reply))
     }
 
     fn now(&self) -> u64 {

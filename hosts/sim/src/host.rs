@@ -145,6 +145,22 @@ impl SimHost {
         result
     }
 
+    /// Puts a reply into the queue of the task in a slot.
+    pub fn reply(&self, slot: u32, reply: &BatonHint) -> BatonReplyAnswer {
+        let Some(facts) = self.facts.get(slot as usize) else {
+            return BatonReplyAnswer::NoQueue;
+        };
+        match facts.unread.get() {
+            None => BatonReplyAnswer::NoQueue,
+            Some(BATON_HINTS_MIN_ENTRIES..) => BatonReplyAnswer::Full,
+            Some(unread) => {
+                facts.unread.set(Some(unread + 1));
+                self.replies.borrow_mut().push((slot, *reply));
+                BatonReplyAnswer::Sent
+            }
+        }
+    }
+
     /// Calls `note` with the recording and the current CPU, if there is a recording.
     pub fn record(&self, note: impl FnOnce(&mut Tape, u32)) {
         if let Some(tape) = &mut *self.tape.borrow_mut() {
@@ -587,20 +603,7 @@ impl NativeHost for Plain {
             thread: 0,
             words,
         };
-        with(|_, host| {
-            let Some(facts) = host.facts.get(slot as usize) else {
-                return BatonReplyAnswer::NoQueue;
-            };
-            match facts.unread.get() {
-                None => BatonReplyAnswer::NoQueue,
-                Some(BATON_HINTS_MIN_ENTRIES..) => BatonReplyAnswer::Full,
-                Some(unread) => {
-                    facts.unread.set(Some(unread + 1));
-                    host.replies.borrow_mut().push((slot, reply));
-                    BatonReplyAnswer::Sent
-                }
-            }
-        }) as u32
+        with(|_, host| host.reply(slot, &reply)) as u32
     }
 }
 

@@ -9,7 +9,9 @@
 //! mapping is written by both. It has a [`BatonTransaction`] for each CPU, and the standby ring.
 //! The kernel trusts nothing in it.
 
-use crate::{BatonCpu, BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN};
+use crate::{
+    BatonCpu, BatonHint, BatonStateType, BATON_MESSAGE_LEN, BATON_NAME_LEN, BATON_OPTIONS_LEN,
+};
 
 /// Offset of the shared mapping in the file of an enclave, bytes. The status mapping is at 0.
 pub const BATON_AGENT_SHARED: u64 = 0x100_0000_0000;
@@ -80,7 +82,8 @@ pub struct BatonAgentTask {
     pub reserved: [u32; 7],
 }
 
-/// A message: a call of the enclave's policy, one cache line.
+/// A message: a call of the enclave's policy, one cache line. The entry after a message about a
+/// hint has the hint ([`BatonHint`], whose `thread` is a slot plus one), and counts as a message.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonMessage {
@@ -100,11 +103,16 @@ pub struct BatonMessage {
     pub slot: u32,
     pub pid: u32,
     pub nice: i32,
-    /// The task's CPU; of a message about a CPU, that CPU.
+    /// The task's CPU; of a woken task, the one on which it ran; of a message about a CPU, that
+    /// CPU.
     pub cpu: i32,
     /// The waker's CPU.
     pub waker: i32,
-    pub reserved: [u32; 3],
+    /// Of a hint: the numbers of the last messages so far about the task that sent it, and about
+    /// the task that it names. It is read after those.
+    pub after: u32,
+    pub after_named: u32,
+    pub reserved: u32,
 }
 
 const _: () = assert!(
@@ -217,6 +225,8 @@ pub enum BatonEnclaveAct {
     Create = 1,
     /// Ends its agent and removes it.
     Destroy = 2,
+    /// Ends its agent, if it has one. The enclave waits for another.
+    Dismiss = 3,
 }
 
 /// `BATON_ENCLAVE_IOC_SET`, of the device `/dev/baton-enclaves` (root only).
@@ -272,6 +282,10 @@ pub struct BatonAgentAttach {
     pub shared_size: u64,
     /// Text that the status of the policy shows as its options, NUL-terminated.
     pub options: [u8; BATON_OPTIONS_LEN],
+    /// Types of the hints that the agent takes and of its replies, as in [`crate::BatonPolicy`];
+    /// the name of the first is empty if it takes none.
+    pub hint_type: BatonStateType,
+    pub reply_type: BatonStateType,
     /// Out: why it was refused, NUL-terminated.
     pub message: [u8; BATON_MESSAGE_LEN],
 }
@@ -351,4 +365,15 @@ pub struct BatonAgentFail {
     pub file: [u8; 96],
     /// NUL-terminated.
     pub message: [u8; BATON_MESSAGE_LEN],
+}
+
+/// `BATON_AGENT_IOC_REPLY`: a reply to the task in a slot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BatonAgentReply {
+    pub slot: u32,
+    /// Out: [`crate::BatonReplyAnswer`].
+    pub answer: u32,
+    /// The reply; it names no thread.
+    pub reply: BatonHint,
 }

@@ -170,7 +170,7 @@ pub enum BatonRefusal {
 /// The type of a state that one version of a policy passes to the next. Two types are the same if
 /// all fields are equal.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatonStateType {
     /// Name of the type, NUL-terminated; empty when there is no state.
     pub name: [c_char; BATON_NAME_LEN],
@@ -180,6 +180,16 @@ pub struct BatonStateType {
     pub reserved: u32,
     /// Hash of everything that determines the memory layout, down to the last field.
     pub layout: u64,
+}
+
+impl BatonStateType {
+    /// No type: the name is empty.
+    pub const NONE: Self = Self {
+        name: [0; BATON_NAME_LEN],
+        version: 0,
+        reserved: 0,
+        layout: 0,
+    };
 }
 
 /// Bits of `events` in [`BatonPolicy`]: the notifications a policy wants to be called for.

@@ -5,11 +5,11 @@
 //! another size is refused as unknown.
 
 use crate::{
-    BatonAgentAttach, BatonAgentCommits, BatonAgentFail, BatonAgentKick, BatonAgentServe,
-    BatonAgentTopology, BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonEnclave, BatonFault,
-    BatonGrant, BatonHintsOpen, BatonHintsSend, BatonOrder, BatonPartition, BatonPolicyInfo,
-    BatonRecord, BatonRecordBlock, BatonRecordCheckpoint, BatonRule, BatonShare, BatonStart,
-    BatonStop, BatonSwitch, BatonTaskInfo, BatonUpgrade,
+    BatonAgentAttach, BatonAgentCommits, BatonAgentFail, BatonAgentKick, BatonAgentReply,
+    BatonAgentServe, BatonAgentTopology, BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonEnclave,
+    BatonFault, BatonGrant, BatonHintsOpen, BatonHintsSend, BatonOrder, BatonPartition,
+    BatonPolicyInfo, BatonRecord, BatonRecordBlock, BatonRecordCheckpoint, BatonRule, BatonShare,
+    BatonStart, BatonStop, BatonSwitch, BatonTaskInfo, BatonUpgrade,
 };
 
 /// `_IOWR` of the kernel (include/uapi/asm-generic/ioctl.h), with Baton's type of requests.
@@ -62,4 +62,5 @@ requests! {
     BATON_AGENT_IOC_COMMIT = 54, BatonAgentCommits;
     // This thread is no longer the agent of a CPU.
     BATON_AGENT_IOC_LEAVE = 55, ();
+    BATON_AGENT_IOC_REPLY = 56, BatonAgentReply;
 }

@@ -37,14 +37,6 @@ impl<S: Upgrade> Exchange for Upgradable<S> {
     };
 }
 
-/// The type where there is none.
-pub(crate) const NO_STATE: BatonStateType = BatonStateType {
-    name: [0; BATON_NAME_LEN],
-    version: 0,
-    reserved: 0,
-    layout: 0,
-};
-
 const fn state_type(layout: Layout) -> BatonStateType {
     let bytes = layout.name.as_bytes();
     assert!(

@@ -11,13 +11,16 @@ use std::{
 };
 
 use baton_abi::{BatonAgentCommit, BatonCommit, BATON_PICK_KEEP};
-use baton_agent::Agent;
+use baton_agent::{Agent, Wishes};
+use baton_agents::edf::{Hint, Reply};
 use baton_conformance::{behaves, Host, Needs, Report, Step, BEHAVIOURS};
+use baton_hints::Queue;
 use baton_replay::{replay, End, Options};
 use baton_trace::Recording;
 use serde_json::Value;
 
 use crate::{
+    hints::{this_thread, A_WHILE},
     several::run_all,
     tool::{baton, check, hackbench, must, run, status, Hog},
     Case,
@@ -47,6 +50,8 @@ pub fn cases() -> Vec<Case> {
         ),
         case!("agent: schedulers in Rust, C and Python", native()),
         case!("agent: sol", sol()),
+        case!("agent: hints to its policy, and replies", hints()),
+        case!("agent: edf, by deadlines from hints", edf()),
         case!("agent: its policy is replaced under load", upgrades(10)),
         case!(
             "agent: messages that find no room, global",
@@ -410,6 +415,71 @@ fn sol() -> Result<(), String> {
     fails(&["agent", "run", "sol", "--options", "a=b"], "no options")
 }
 
+/// A policy in an agent hears hints, and replies.
+fn hints() -> Result<(), String> {
+    for mode in ["--global", "--per-cpu"] {
+        let agent = Running::start("echo", &[mode, "echo"])?;
+        for program in [
+            &["/usr/bin/baton-booted", "--hints", "rounds"][..],
+            // More hints than the agent has room for.
+            &["sh", "-c", FLOOD],
+        ] {
+            let run = ["run", "-p", "echo", "--"];
+            let ran = baton(&[&run, program].concat());
+            ran.map_err(|why| format!("{mode}: {why}"))?;
+        }
+        crate::tool::is_well("echo")?;
+        let found = enclave("echo")?;
+        check(found["lost"] == 0 && found["attached"] == 1, || {
+            format!("{mode}: not one session without lost messages: {found}")
+        })?;
+        agent.signal("-INT")?;
+        ended_well(agent)?;
+    }
+    Ok(())
+}
+
+/// Without end, and so for a second.
+const FLOOD: &str = "timeout -s KILL 1 baton-booted --hints flood; true";
+
+/// How late a thread with a deadline runs beside others.
+fn edf() -> Result<(), String> {
+    let agent = Running::start("edf", &["edf"])?;
+    let hogs = (0..4).map(|_| Hog::of("edf", None));
+    let hogs: Vec<Hog> = hogs.collect::<Result<_, _>>()?;
+    let due = |args: &[&str]| -> Result<u64, String> {
+        let run = ["run", "-p", "edf", "--", "/usr/bin/baton-booted"];
+        let text = baton(&[&run, args].concat())?;
+        text.trim().parse().map_err(|e| format!("{e}: {text}"))
+    };
+    // A slice is 20 ms, and four hogs have turns.
+    let without = due(&["--late", "500"])?;
+    check(without >= 10, || {
+        format!("without a deadline it waited {without} ms at most")
+    })?;
+    let with = due(&["--due", "500"])?;
+    check(with < 10, || format!("with a deadline it waited {with} ms"))?;
+    run_all(&hogs)?;
+    crate::tool::is_well("edf")?;
+    agent.signal("-INT")?;
+    ended_well(agent)
+}
+
+/// Sleeps as [`late`] does, as a thread that is due within 1 ms.
+pub fn due(ms: u64) -> Result<(), String> {
+    let mut queue = Queue::<Hint, Reply>::open("edf", 16).map_err(|e| e.to_string())?;
+    let hint = Hint::Within {
+        thread: this_thread(),
+        ns: 1_000_000,
+    };
+    queue.send(&hint).map_err(|e| e.to_string())?;
+    let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
+    check(reply == Some(Reply::Noted { ns: 1_000_000 }), || {
+        format!("the reply is {reply:?}")
+    })?;
+    late(ms)
+}
+
 /// A policy whose rings overflow begins a new session, and no task is lost.
 fn overflow(mode: &str) -> Result<(), String> {
     baton(&["enclave", "create", "narrow", "--entries", "64"])?;
@@ -465,7 +535,7 @@ fn group() -> Result<(), String> {
     baton(&["enclave", "create", "group"])?;
     // A CPU on which this loop runs does not idle.
     crate::tool::bind(&[0])?;
-    let agent = Agent::attach("group", 0, "").map_err(|e| e.to_string())?;
+    let agent = Agent::attach("group", &Wishes::default()).map_err(|e| e.to_string())?;
     // An idle CPU says so at once, and not only after it has run something: else no commit for it
     // would be seen.
     let begun = Instant::now();
@@ -515,9 +585,13 @@ pub fn hostile_agent(seconds: u64) -> Result<(), String> {
         random ^= random << 17;
         random
     };
+    let wishes = Wishes {
+        events: u32::MAX,
+        ..Wishes::default()
+    };
     while begun.elapsed() < Duration::from_secs(seconds) {
         // Busy while the kernel ends the session before.
-        let agent = match Agent::attach("prey", u32::MAX, "") {
+        let agent = match Agent::attach("prey", &wishes) {
             Ok(agent) => agent,
             Err(_) => {
                 sleep(Duration::from_millis(100));
@@ -547,7 +621,8 @@ pub fn hostile_agent(seconds: u64) -> Result<(), String> {
                     let _ = agent.wait(Some(Duration::from_nanos(next() % 1000)));
                     // So that the session goes on.
                     for _ in 0..100 {
-                        (0..agent.nr_cpus()).for_each(|cpu| agent.advance(cpu));
+                        (0..agent.nr_cpus())
+                            .for_each(|cpu| agent.advance(cpu, &Default::default()));
                     }
                 }
             }

@@ -151,6 +151,7 @@ pub fn client(args: &[String]) -> ExitCode {
         Some("open") => open().map(|queue| hold(queue, args.get(1).is_some())),
         Some("insist") => insist(args.get(1).and_then(|entries| entries.parse().ok())),
         Some("flood") => flood(),
+        Some("rounds") => answered(100),
         Some("hostile") => hostile::without_end(args.get(1).map_or("", String::as_str)),
         Some("name") => name(args.get(1).and_then(|id| id.parse().ok())),
         _ => Err("no such client".into()),
@@ -162,6 +163,26 @@ pub fn client(args: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Sends pings that are answered one by one, whenever the policy hears of them.
+fn answered(rounds: u64) -> Result<(), String> {
+    let mut queue = open()?;
+    for number in 0..rounds {
+        queue.send(&ping(number)).map_err(|e| e.to_string())?;
+        let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
+        let is_it = matches!(reply, Some(Reply::Pong { number: said, .. }) if said == number);
+        check(is_it, || format!("the reply to {number} is {reply:?}"))?;
+    }
+    let first = Hint::First {
+        thread: this_thread(),
+        yes: true,
+    };
+    queue.send(&first).map_err(|e| e.to_string())?;
+    let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
+    check(matches!(reply, Some(Reply::Noted { .. })), || {
+        format!("the reply about a thread is {reply:?}")
+    })
 }
 
 /// Opens and closes a queue of this many entries repeatedly, and continues when it is refused.

@@ -116,9 +116,16 @@ static bool has_unread_about(const struct session *session, u32 slot)
 
 	for (cpu = 0; cpu < session->nr_cpus; cpu++)
 		for (number = baton_model_read(session, cpu);
-		     number != session->served[cpu].posted; number++)
-			if (baton_model_message(session, cpu, number)->slot == slot)
+		     number != session->served[cpu].posted; number++) {
+			const struct baton_message *message =
+				baton_model_message(session, cpu, number);
+
+			if (message->slot == slot)
 				return true;
+			/* The hint itself follows. */
+			if (message->method == BATON_METHOD_HINT)
+				number++;
+		}
 	return false;
 }
 

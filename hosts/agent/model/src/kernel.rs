@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::slice;
 
-use baton_abi::BatonAgentCommit;
+use baton_abi::{BatonAgentCommit, BatonHint, BatonReplyAnswer};
 use baton_agent::Failure;
 
 use crate::Enclave;
@@ -25,6 +25,9 @@ pub trait Kernel {
 
     /// The agent has given up, or has ended in good order (kind `None`).
     fn fail(&self, failure: &Failure);
+
+    /// Replies to the hints of the task in this slot.
+    fn reply(&self, slot: u32, reply: &BatonHint) -> BatonReplyAnswer;
 
     /// The time, ns.
     fn now(&self) -> u64;

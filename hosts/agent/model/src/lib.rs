@@ -18,8 +18,8 @@ use std::slice;
 use std::sync::{Arc, LazyLock};
 
 use baton_abi::{
-    BatonAgentAttach, BatonAgentCommit, BatonAgentCommits, BatonAgentKick, BatonCpu, BatonCtx,
-    BatonMessage, BatonMethod, BatonPolicy, BATON_EV_TICK,
+    BatonAgentAttach, BatonAgentCommit, BatonAgentCommits, BatonAgentKick, BatonAgentReply,
+    BatonCpu, BatonCtx, BatonMessage, BatonMethod, BatonPolicy, BATON_EV_TICK,
 };
 use baton_agent::{Agent, Failure, Requests, Shared};
 use baton_native::{Instance, NativePolicy, Policy};
@@ -188,6 +188,11 @@ impl Requests for Asked {
 
     fn fail(&self, failure: &Failure) -> Result<(), Errno> {
         kernel::kernel().fail(failure);
+        Ok(())
+    }
+
+    fn reply(&self, reply: &mut BatonAgentReply) -> Result<(), Errno> {
+        reply.answer = kernel::kernel().reply(reply.slot, &reply.reply) as u32;
         Ok(())
     }
 

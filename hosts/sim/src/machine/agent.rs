@@ -67,6 +67,7 @@ impl Machine<'_> {
         for (cpu, preempt) in kicks {
             self.queue.push(at, Next::Kick { cpu, preempt });
         }
+        self.deliver_all();
     }
 
     /// The agent's system call makes a CPU look for a task.

@@ -43,8 +43,19 @@ impl Machine<'_> {
         self.settle(cpu, &ctx);
     }
 
+    /// Delivers the replies of the call that has ended.
+    pub(super) fn deliver_all(&mut self) {
+        let host = self.core.host();
+        if !host.replies.borrow().is_empty() {
+            let replies = host.replies.take();
+            replies
+                .into_iter()
+                .for_each(|(slot, reply)| self.deliver(slot, reply));
+        }
+    }
+
     /// Delivers a reply to the task in a slot. A task that waits for one is woken by an irq_work.
-    pub(super) fn deliver(&mut self, slot: u32, reply: BatonHint) {
+    fn deliver(&mut self, slot: u32, reply: BatonHint) {
         let at = (self.core.slots()[slot as usize].opaque() as u32).wrapping_sub(1);
         let Some(task) = self.tasks.get_mut(at as usize) else {
             return;

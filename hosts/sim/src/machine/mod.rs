@@ -451,12 +451,7 @@ impl<'m> Machine<'m> {
                 self.set_timer(request.cpu, request.policy, request.at);
             }
         }
-        if !host.replies.borrow().is_empty() {
-            host.replies
-                .take()
-                .into_iter()
-                .for_each(|(slot, reply)| self.deliver(slot, reply));
-        }
+        self.deliver_all();
         if !host.evictions.borrow().is_empty() {
             // irq_work, and the wakeup of a work item's thread
             let soon = self.now + (self.config.costs.ipi + self.config.costs.wakeup).max(1);
