@@ -5,7 +5,10 @@
 
 pub mod edf;
 mod global;
+mod ranked;
+mod search;
 mod secure_vm;
+mod snap;
 mod sol;
 
 use baton_abi::BatonStateType;
@@ -32,7 +35,13 @@ pub struct Native {
 }
 
 /// All of them.
-pub const NATIVE: [Native; 3] = [sol::SOL, edf::EDF, secure_vm::SECURE_VM];
+pub const NATIVE: [Native; 5] = [
+    sol::SOL,
+    edf::EDF,
+    snap::SNAP,
+    search::SEARCH,
+    secure_vm::SECURE_VM,
+];
 
 /// The scheduler of this name.
 pub fn find(name: &str) -> Option<&'static Native> {

@@ -24,6 +24,10 @@ pub struct Arguments {
     /// agent, with --here: measure what a counter of each CPU's instructions shows.
     #[arg(long, requires = "here", conflicts_with = "icount")]
     pub counted: bool,
+    /// agent: simulate only how many decisions a second a global agent makes, by the number of
+    /// CPUs.
+    #[arg(long, conflicts_with_all = ["here", "cpus", "runs", "quick"])]
+    pub scale: bool,
     /// Numbers of CPUs. A guest is booted for each of them. [default: 1,2; memcached: 1; fairness:
     /// 4; upgrade: 1,2,4,8; sim: 1 to 4096; rocksdb, locality and arbiter have fixed ones]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",

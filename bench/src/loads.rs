@@ -17,12 +17,27 @@ pub fn pipe(loops: u32) -> Result<f64> {
 
 /// The same for two user-level threads, on a core that the policy in charge grants. In ns.
 pub fn threads_pipe(loops: u32) -> Result<f64> {
+    threads("pipe", loops)
+}
+
+/// The time of a yield of two threads to each other. In ns.
+pub fn yields(loops: u32) -> Result<f64> {
+    threads("yield", loops)
+}
+
+/// The time of a system call that does nothing. In ns.
+pub fn calls(loops: u32) -> Result<f64> {
+    threads("calls", loops)
+}
+
+/// The time of an operation of `baton threads`, in ns.
+fn threads(what: &str, loops: u32) -> Result<f64> {
     let own = std::env::current_exe().map_err(|e| Error::file("looking for this program", &e))?;
     let text = output(
         &own.display().to_string(),
-        &["threads", "pipe", "--loops", &loops.to_string()],
+        &["threads", what, "--loops", &loops.to_string()],
     )?;
-    pipe_time(&text).ok_or_else(|| not_understood("baton threads pipe", &text))
+    pipe_time(&text).ok_or_else(|| not_understood(&format!("baton threads {what}"), &text))
 }
 
 /// The time of `hackbench`: `groups` times 20 senders and 20 receivers, where each sender sends

@@ -3,9 +3,24 @@
 
 use baton_sim::trace::Sink;
 use baton_sim::world::World;
-use baton_sim::{Config, Outcome};
+use baton_sim::{AgentSpec, Config, Outcome};
 
 use baton_control::error::{Error, Result};
+
+/// A policy as a global agent, or a scheduler that is written for agents.
+pub fn agent(name: &str) -> Result<AgentSpec> {
+    let Some(native) = baton_agents::find(name) else {
+        return Ok(AgentSpec::of_policy(baton_build::native(name)?, ""));
+    };
+    let polling = native.polling.ok_or_else(|| {
+        Error::user(
+            format!("{name} has an agent on each CPU, which is not simulated"),
+            "name another one",
+        )
+    })?;
+    let make = move |agent, own| Ok(polling(agent, own));
+    Ok(AgentSpec::of_scheduler(name, native.events, make))
+}
 
 /// Simulates a run. Returns an error if a policy failed in it.
 pub fn run(config: &Config, world: World, sink: Option<&mut dyn Sink>) -> Result<Outcome> {

@@ -7,11 +7,12 @@
 
 mod commits;
 mod global;
+mod scale;
 
 use std::process::ExitCode;
 
 use crate::arguments::Arguments;
-use crate::report::{entries, Entry, BASELINE};
+use crate::report::{entries, Entry, Report, Series, BASELINE};
 use crate::subject::Subject;
 use crate::table::{self, compare, Measured, Table};
 use crate::{hackbench, judged, loads, Bench};
@@ -25,6 +26,10 @@ const MAX_RATIO: f64 = 1.60;
 /// The subject that is judged, and the kernel's example that it must be cheaper than.
 const JUDGED: &str = "fifo --per-cpu";
 const EXAMPLE: &str = "scx_userland";
+/// Yields of each thread, which are switches between two tasks of one CPU.
+const YIELDS: u32 = 10_000;
+const SWITCH: &str = "instructions_per_yield";
+const CALL: &str = "instructions_per_call";
 /// The metric that is judged.
 const METRIC: &str = "instructions_per_op";
 
@@ -54,6 +59,15 @@ impl Bench for Agent {
     }
 
     fn run(&self, search: &Search, args: &Arguments) -> Result<ExitCode> {
+        if args.scale {
+            let report = Report {
+                bench: args.what.name(),
+                machine: "costs of an agent as measured".into(),
+                kernel: "the simulator".into(),
+                results: scale::measure(args)?,
+            };
+            return table::show(&report, args).map(|()| ExitCode::SUCCESS);
+        }
         table::run(self, search, args)
     }
 }
@@ -91,6 +105,15 @@ impl Table for Agent {
             eprintln!("baton: {}", verdict.0);
         }
         results.extend(entries(cpus, unit, unit, &hackbench, true));
+        if cpus == 1 {
+            let switch = compare(search, args, |_, run| loads::yields(run.size(YIELDS)))?;
+            results.extend(entries(cpus, SWITCH, unit, &switch, true));
+            let call = Series {
+                subject: "a system call".into(),
+                values: vec![loads::calls(YIELDS)?],
+            };
+            results.extend(entries(cpus, CALL, unit, &[call], false));
+        }
         Ok(Measured {
             entries: results,
             broken: verdicts.iter().any(|verdict| !verdict.1),

@@ -98,7 +98,11 @@ fn subjects() -> Vec<Subject> {
             options: &[],
         },
     ];
-    kernels.into_iter().chain(policies).collect()
+    let agent = Subject::Agent {
+        policy: "shinjuku".into(),
+        mode: "--per-cpu",
+    };
+    kernels.into_iter().chain(policies).chain([agent]).collect()
 }
 
 pub struct Rocksdb;

@@ -5,7 +5,7 @@
 use baton_native::Policy;
 use baton_sim::topology::Topology;
 use baton_sim::world::World;
-use baton_sim::{Config, Outcome, PolicySpec};
+use baton_sim::{AgentSpec, Config, Outcome, PolicySpec};
 
 use super::{Found, Place, Point, Saturation, BATCH, LONG, MEAN, OVERLOAD, SHORT};
 use crate::simulate;
@@ -18,6 +18,8 @@ const LOADS: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 95];
 const POLICIES: &[&str] = &["cfs_like", "eevdf_like", "wfq", "central", "shinjuku"];
 /// The policies that also run beside a batch program.
 const BESIDE: &[&str] = &["cfs_like", "shinjuku"];
+/// The policy that also runs in a global agent.
+const IN_AGENT: &str = "shinjuku";
 
 pub fn sweep() -> Result<Found> {
     eprintln!("baton: simulating {CPUS} CPUs");
@@ -51,6 +53,18 @@ pub fn sweep() -> Result<Found> {
             }
         }
     }
+    let agent = simulate::agent(IN_AGENT)?;
+    let name = format!("{IN_AGENT} --global");
+    let answered = per_second(&run_in_agent(&agent, &requests(OVERLOAD))?);
+    found.saturations.push(Saturation {
+        place: Place::Simulator,
+        subject: name.clone(),
+        answered,
+    });
+    for &load in LOADS {
+        let outcome = run_in_agent(&agent, &requests(load as f64 / 100.0))?;
+        found.points.push(point(&name, load, &outcome));
+    }
     Ok(found)
 }
 
@@ -65,6 +79,19 @@ fn run(policies: &[Policy], workload: &str) -> Result<Outcome> {
         })
         .collect();
     config.assign = vec![("rocksdb".into(), 0)];
+    run_as(config, workload)
+}
+
+/// The requests have as many CPUs as without an agent, which has one more.
+fn run_in_agent(agent: &AgentSpec, workload: &str) -> Result<Outcome> {
+    let all = CPUS + 1;
+    let topology = Topology::new(1, all, 1, all).map_err(Error::baton)?;
+    let mut config = Config::new(topology);
+    config.agent = Some(agent.clone());
+    run_as(config, workload)
+}
+
+fn run_as(mut config: Config, workload: &str) -> Result<Outcome> {
     config.duration = DURATION;
     let mut world = World::new();
     baton_sim::workloads::build(

@@ -8,13 +8,14 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use baton_runtime::{channel, server, Arbiter, Event, Options, Runtime};
 use baton_sim::rng::Rng;
+use rustix::process::getppid;
 use rustix::thread::{
-    clock_nanosleep_absolute, sched_setaffinity, set_current_timer_slack, CpuSet,
+    clock_nanosleep_absolute, sched_setaffinity, sched_yield, set_current_timer_slack, CpuSet,
 };
 use rustix::time::{clock_gettime, ClockId, Timespec};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,18 @@ pub enum Threads {
     /// Let two user-level threads send each other a word, on one core of the policy `arbiter`.
     Pipe {
         /// Number of round trips.
+        #[arg(long)]
+        loops: u32,
+    },
+    /// Let two threads of one CPU yield it to each other.
+    Yield {
+        /// Number of calls of each.
+        #[arg(long)]
+        loops: u32,
+    },
+    /// Make system calls that do nothing (getppid).
+    Calls {
+        /// Their number.
         #[arg(long)]
         loops: u32,
     },
@@ -126,6 +139,8 @@ pub struct Served {
 pub fn command(args: &Threads) -> Result<ExitCode> {
     match args {
         Threads::Pipe { loops } => pipe(*loops)?,
+        Threads::Yield { loops } => yields(*loops)?,
+        Threads::Calls { loops } => calls(*loops)?,
         Threads::Arbiter { socket } => {
             let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
             let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(|e| {
@@ -159,6 +174,37 @@ fn start(options: Options) -> Result<Runtime> {
     })
 }
 
+/// The time of an operation, as `perf bench sched pipe` prints it.
+fn print_time(took: u64, operations: f64) -> Result<()> {
+    print(format!("{} usecs/op\n", took as f64 / 1e3 / operations))
+}
+
+/// Two threads that yield. Where the scheduler has another task run at each, that is a switch.
+fn yields(loops: u32) -> Result<()> {
+    let both = Barrier::new(2);
+    let turns = || {
+        both.wait();
+        let begin = now();
+        (0..loops).for_each(|_| sched_yield());
+        now() - begin
+    };
+    let (first, second) = std::thread::scope(|scope| {
+        let second = scope.spawn(turns);
+        (turns(), second.join())
+    });
+    let second = second.map_err(|_| Error::baton("a thread of the bench panicked"))?;
+    print_time(first.max(second), 2.0 * f64::from(loops))
+}
+
+/// System calls that do nothing.
+fn calls(loops: u32) -> Result<()> {
+    let begin = now();
+    for _ in 0..loops {
+        let _ = getppid();
+    }
+    print_time(now() - begin, f64::from(loops))
+}
+
 fn pipe(loops: u32) -> Result<()> {
     let runtime = start(Options::of(Arbiter::Hints, 1))?;
     let (there, from_there) = channel(1);
@@ -173,10 +219,7 @@ fn pipe(loops: u32) -> Result<()> {
     let took = now() - begin;
     runtime.end();
     match is_right {
-        true => print(format!(
-            "{} usecs/op\n",
-            took as f64 / 1e3 / f64::from(loops)
-        )),
+        true => print_time(took, f64::from(loops)),
         false => Err(Error::baton(
             "the words that came back are not those that were sent",
         )),

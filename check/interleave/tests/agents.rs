@@ -139,15 +139,20 @@ fn an_agent_needs_a_cpu_beside_that_of_its_tasks() {
     assert!(refused.contains("a CPU for itself"), "{refused}");
 }
 
-/// The standby ring as well.
+/// The standby ring as well, which `sol` fills.
 #[test]
-fn sol_has_nothing_to_be_found() {
-    let sol = baton_agents::find("sol").unwrap();
-    let polling = sol.polling.unwrap();
-    let make = move |agent, own| Ok(polling(agent, own));
-    let sol = AgentSpec::of_scheduler(sol.name, sol.events, make);
-    let outcome = check(sol, &options(3_000), &mut |_| ()).unwrap();
-    assert!(outcome.story.is_none(), "{}", outcome.story.unwrap());
+fn schedulers_for_agents_have_nothing_to_be_found() {
+    for native in &baton_agents::NATIVE {
+        let Some(polling) = native.polling else {
+            continue;
+        };
+        let make = move |agent, own| Ok(polling(agent, own));
+        let spec = AgentSpec::of_scheduler(native.name, native.events, make);
+        let outcome = check(spec, &options(2_000), &mut |_| ()).unwrap();
+        if let Some(story) = outcome.story {
+            panic!("{}: {story}", native.name);
+        }
+    }
 }
 
 /// The mistake leaves a task waiting.

@@ -33,7 +33,7 @@ use baton_native::Policy;
 #[derive(Subcommand, Debug)]
 pub enum AgentCommand {
     /// Schedule the tasks of an enclave by a policy that runs in this process, or by one of the
-    /// schedulers that are written for agents: sol and secure_vm.
+    /// schedulers that are written for agents: sol, edf, snap, search and secure_vm.
     ///
     /// With a command, that command runs in the enclave, and the agent ends with it. Otherwise give
     /// the enclave tasks by `baton attach`, and end the agent by Ctrl-C. An enclave that this
@@ -53,7 +53,8 @@ pub enum AgentCommand {
 
 #[derive(Args, Debug)]
 pub struct AgentRun {
-    /// The policy: a name, the path of its source, or the path of its library; or sol, secure_vm.
+    /// The policy: a name, the path of its source, or the path of its library; or one of
+    /// the schedulers that are written for agents.
     pub policy: String,
     /// The enclave. It is made if there is none of that name. [default: the policy's name]
     #[arg(long, value_name = "NAME", value_parser = names::policy)]

@@ -73,6 +73,12 @@ pub trait Scheduler {
     /// Messages were lost. Forgets all tasks; [`Scheduler::ready`] follows for those that wait.
     fn reset(&mut self, agent: &Agent);
 
+    /// When CPUs that idle are to be asked again though no message comes, ns; later than now. A
+    /// poller asks all the time, and a model of the kernel when there is something new.
+    fn timer(&self, _agent: &Agent) -> Option<u64> {
+        None
+    }
+
     /// A task for the standby ring, from which a CPU that has no transaction takes one without
     /// asking. It must be allowed on all CPUs. Asked once the CPUs that idle have been served.
     fn offer(&mut self, _agent: &Agent) -> Option<Offer> {
@@ -165,6 +171,10 @@ impl<S: Scheduler + ?Sized> Scheduler for &mut S {
         S::reset(self, agent);
     }
 
+    fn timer(&self, agent: &Agent) -> Option<u64> {
+        S::timer(self, agent)
+    }
+
     fn offer(&mut self, agent: &Agent) -> Option<Offer> {
         S::offer(self, agent)
     }
@@ -193,7 +203,11 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Polling for Poller<A, S> {
     }
 
     fn timer(&self) -> Option<u64> {
-        self.patient.front().map(|offer| offer.until)
+        let offer = self.patient.front().map(|offer| offer.until);
+        offer
+            .into_iter()
+            .chain(self.scheduler.timer(&self.agent))
+            .min()
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
+    net::UdpSocket,
     os::unix::fs::FileExt,
     process::{Child, Command, Stdio},
     thread::{self, sleep},
@@ -52,6 +53,11 @@ pub fn cases() -> Vec<Case> {
         case!("agent: sol", sol()),
         case!("agent: hints to its policy, and replies", hints()),
         case!("agent: edf, by deadlines from hints", edf()),
+        case!("agent: snap, an echo server beside hogs", snap()),
+        case!(
+            "agent: search",
+            serves("search").and_then(|agent| ends_well("search", agent))
+        ),
         case!("agent: its policy is replaced under load", upgrades(10)),
         case!(
             "agent: messages that find no room, global",
@@ -395,21 +401,31 @@ fn native() -> Result<(), String> {
     Ok(())
 }
 
-/// One queue for all CPUs, in part in the standby ring, with tasks that are bound to one CPU.
-fn sol() -> Result<(), String> {
-    let agent = Running::start("sol", &["sol"])?;
-    let bound = Hog::of("sol", Some("1"))?;
+/// A scheduler for agents runs a load, with a task that is bound to one CPU.
+fn serves(name: &str) -> Result<Running, String> {
+    let agent = Running::start(name, &[name])?;
+    let bound = Hog::of(name, Some("1"))?;
     // It says that it cannot, and goes on.
-    baton(&["agent", "upgrade", "sol"])?;
-    baton(&load("sol", ["1", "50"]))?;
+    baton(&["agent", "upgrade", name])?;
+    baton(&load(name, ["1", "50"]))?;
     run_all(&[bound])?;
-    let found = enclave("sol")?;
+    let found = enclave(name)?;
     check(found["picks"].as_u64() > Some(200), || {
         format!("too few picks: {found}")
     })?;
-    crate::tool::is_well("sol")?;
+    Ok(agent)
+}
+
+/// The enclave is well, and its agent ends in good order.
+fn ends_well(name: &str, agent: Running) -> Result<(), String> {
+    crate::tool::is_well(name)?;
     agent.signal("-INT")?;
-    ended_well(agent)?;
+    ended_well(agent)
+}
+
+/// One queue for all CPUs, in part in the standby ring, with tasks that are bound to one CPU.
+fn sol() -> Result<(), String> {
+    ends_well("sol", serves("sol")?)?;
     let fails = crate::tool::baton_fails;
     fails(&["agent", "run", "sol", "--per-cpu"], "decides for all")?;
     fails(&["agent", "run", "sol", "--options", "a=b"], "no options")
@@ -444,14 +460,10 @@ const FLOOD: &str = "timeout -s KILL 1 baton-booted --hints flood; true";
 
 /// How late a thread with a deadline runs beside others.
 fn edf() -> Result<(), String> {
-    let agent = Running::start("edf", &["edf"])?;
+    let agent = serves("edf")?;
     let hogs = (0..4).map(|_| Hog::of("edf", None));
     let hogs: Vec<Hog> = hogs.collect::<Result<_, _>>()?;
-    let due = |args: &[&str]| -> Result<u64, String> {
-        let run = ["run", "-p", "edf", "--", "/usr/bin/baton-booted"];
-        let text = baton(&[&run, args].concat())?;
-        text.trim().parse().map_err(|e| format!("{e}: {text}"))
-    };
+    let due = |args: &[&str]| number(&[&["run", "-p", "edf", "--", BOOTED], args].concat());
     // A slice is 20 ms, and four hogs have turns.
     let without = due(&["--late", "500"])?;
     check(without >= 10, || {
@@ -460,9 +472,75 @@ fn edf() -> Result<(), String> {
     let with = due(&["--due", "500"])?;
     check(with < 10, || format!("with a deadline it waited {with} ms"))?;
     run_all(&hogs)?;
-    crate::tool::is_well("edf")?;
-    agent.signal("-INT")?;
-    ended_well(agent)
+    ends_well("edf", agent)
+}
+
+/// This program in a guest.
+const BOOTED: &str = "/usr/bin/baton-booted";
+
+/// The number that a command of `baton` prints.
+fn number(args: &[&str]) -> Result<u64, String> {
+    let text = baton(args)?;
+    text.trim().parse().map_err(|e| format!("{e}: {text}"))
+}
+
+/// A server whose threads are workers answers at once, though hogs use all CPUs.
+fn snap() -> Result<(), String> {
+    let agent = serves("snap")?;
+    let hogs = (0..4).map(|_| Hog::of("snap", None));
+    let hogs: Vec<Hog> = hogs.collect::<Result<_, _>>()?;
+    let echo = |nice: &str| {
+        let run = ["run", "-p", "snap", "--", BOOTED, "--echo", nice];
+        number(&run)
+    };
+    let other = echo("0")?;
+    check(other >= 10, || {
+        format!("as others, they took {other} ms for an answer at most")
+    })?;
+    let worker = echo("-10")?;
+    check(worker < 10, || {
+        format!("as workers, they took {worker} ms for an answer")
+    })?;
+    run_all(&hogs)?;
+    ends_well("snap", agent)
+}
+
+/// Sends packets to a server in another thread over the loopback device, and waits for each answer.
+/// Both threads have this nice value. Prints the longest time for an answer, ms.
+pub fn echo(nice: i32) -> Result<(), String> {
+    const PACKETS: u64 = 40;
+    let failed = |e: io::Error| format!("the socket: {e}");
+    rustix::process::nice(nice).map_err(|e| format!("the nice value: {e}"))?;
+    let server = UdpSocket::bind("127.0.0.1:0").map_err(failed)?;
+    let client = UdpSocket::bind("127.0.0.1:0").map_err(failed)?;
+    client.set_read_timeout(Some(A_WHILE)).map_err(failed)?;
+    client
+        .connect(server.local_addr().map_err(failed)?)
+        .map_err(failed)?;
+    let served = thread::spawn(move || -> io::Result<()> {
+        let mut packet = [0; 8];
+        for _ in 0..PACKETS {
+            let (length, from) = server.recv_from(&mut packet)?;
+            server.send_to(&packet[..length], from)?;
+        }
+        Ok(())
+    });
+    let mut longest = Duration::ZERO;
+    for number in 0..PACKETS {
+        let mut packet = number.to_le_bytes();
+        let begun = Instant::now();
+        client.send(&packet).map_err(failed)?;
+        client.recv(&mut packet).map_err(failed)?;
+        longest = longest.max(begun.elapsed());
+        check(packet == number.to_le_bytes(), || {
+            format!("the answer to {number} is {packet:?}")
+        })?;
+        sleep(Duration::from_millis(5));
+    }
+    let ended = served.join().map_err(|_| "the server panicked")?;
+    ended.map_err(failed)?;
+    println!("{}", longest.as_millis());
+    Ok(())
 }
 
 /// Sleeps as [`late`] does, as a thread that is due within 1 ms.

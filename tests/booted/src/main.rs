@@ -155,6 +155,11 @@ fn main() -> ExitCode {
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             ));
         }
+        if arg == "--echo" {
+            return end_with(agents::echo(
+                args.next().and_then(|n| n.parse().ok()).unwrap_or(0),
+            ));
+        }
         if arg == "--nap" {
             return end_with(agents::nap(
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
