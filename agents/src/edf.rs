@@ -55,19 +55,28 @@ pub const EDF: Native = Native {
 type Due = u64;
 const NEVER: Due = Due::MAX;
 
+/// The deadline that a hint asked for.
+#[derive(Clone, Copy, Default)]
+struct Wish {
+    /// The thread.
+    pid: u32,
+    /// How long after becoming runnable it is due, ns; 0 without a deadline.
+    within: u64,
+}
+
 /// The scheduler.
 struct Edf {
-    /// By slot: how long after becoming runnable the task is due, ns; 0 without a deadline.
-    within: Vec<u64>,
+    /// By slot.
+    wishes: Vec<Wish>,
     /// By when they are due: from becoming runnable until they sleep.
     tasks: Ranked<Due>,
 }
 
 impl Edf {
-    fn new(agent: &Agent, own: usize) -> Self {
+    fn new(agent: &Agent) -> Self {
         Self {
-            within: vec![0; agent.nr_slots() as usize],
-            tasks: Ranked::new(agent, own, NEVER),
+            wishes: vec![Wish::default(); agent.nr_slots() as usize],
+            tasks: Ranked::new(agent, NEVER),
         }
     }
 
@@ -81,17 +90,17 @@ impl Edf {
 
 impl Scheduler for Edf {
     fn ready(&mut self, agent: &Agent, message: &Message) {
-        let within = &mut self.within[message.slot as usize];
+        let wish = &mut self.wishes[message.slot as usize];
+        // A task that has a dead one's slot has not its deadline.
+        if wish.pid != message.pid {
+            *wish = Wish::default();
+        }
+        let within = wish.within;
         let due = match BatonMethod::of(u32::from(message.method)) {
-            BatonMethod::TaskPreempt | BatonMethod::PickRefused => self.due(agent, message.slot),
-            BatonMethod::TaskNew => {
-                *within = 0;
-                NEVER
-            }
-            _ => match *within {
-                0 => NEVER,
-                within => agent.now().saturating_add(within),
-            },
+            BatonMethod::TaskNew | BatonMethod::TaskWakeup if within == 0 => NEVER,
+            BatonMethod::TaskNew | BatonMethod::TaskWakeup => agent.now().saturating_add(within),
+            // It was runnable before.
+            _ => self.due(agent, message.slot),
         };
         self.tasks.insert(message, due);
     }
@@ -121,10 +130,14 @@ impl Scheduler for Edf {
         let Some(Hint::Within { thread, ns }) = Hint::decode(hint) else {
             return;
         };
-        let Some(within) = self.within.get_mut(thread.slot() as usize) else {
+        let slot = thread.slot();
+        let Some(wish) = self.wishes.get_mut(slot as usize) else {
             return;
         };
-        *within = ns;
+        *wish = Wish {
+            pid: agent.task(slot).pid,
+            within: ns,
+        };
         // It counts from the next time on. A full queue is the application's affair.
         let _ = agent.reply(from.slot, &Reply::Noted { ns }.encode());
     }

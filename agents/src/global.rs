@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use baton_agent::{schedule, Agent, Ended, Mode, Poller, Polling, RunError, Scheduler, Session};
 
-/// Makes a scheduler that polls on the CPU of this number.
-type Make<S> = fn(&Agent, usize) -> S;
+/// Makes a scheduler.
+type Make<S> = fn(&Agent) -> S;
 
 struct Global<S> {
     agent: Agent,
-    /// The CPU on which it polls.
+    /// The CPU on which it begins to poll.
     own: usize,
     stopping: AtomicBool,
     make: Make<S>,
@@ -19,7 +19,7 @@ struct Global<S> {
 
 impl<S: Scheduler> Session for Global<S> {
     fn run(&self) -> Result<Ended, RunError> {
-        let mut scheduler = (self.make)(&self.agent, self.own);
+        let mut scheduler = (self.make)(&self.agent);
         schedule(&self.agent, self.own, &mut scheduler, &self.stopping)
             .map_err(|errno| RunError::Thread(errno.into()))?;
         self.stop();
@@ -58,6 +58,6 @@ pub fn polling<S: Scheduler + 'static>(
     own: usize,
     make: Make<S>,
 ) -> Box<dyn Polling> {
-    let scheduler = make(&agent, own);
+    let scheduler = make(&agent);
     Box::new(Poller::new(Rc::new(agent), own, scheduler))
 }

@@ -18,8 +18,6 @@ struct Known<R> {
 
 /// The ranks of all tasks, and the tasks that wait. The lowest rank runs first.
 pub struct Ranked<R> {
-    /// The CPU on which the agent polls.
-    own: usize,
     /// By slot.
     tasks: Vec<Known<R>>,
     /// Ranks, turns and slots.
@@ -29,14 +27,13 @@ pub struct Ranked<R> {
 
 impl<R: Ord + Copy> Ranked<R> {
     /// `rank` is that of tasks that have not waited yet.
-    pub fn new(agent: &Agent, own: usize, rank: R) -> Self {
+    pub fn new(agent: &Agent, rank: R) -> Self {
         let known = Known {
             rank,
             turn: 0,
             token: 0,
         };
         Self {
-            own,
             tasks: vec![known; agent.nr_slots() as usize],
             queue: BTreeSet::new(),
             turn: 0,
@@ -48,7 +45,13 @@ impl<R: Ord + Copy> Ranked<R> {
         self.tasks[slot as usize].rank
     }
 
-    /// The task of a message waits, after those of its rank.
+    /// Gives the task in a slot another rank, which does not wait.
+    pub fn set_rank(&mut self, slot: u32, rank: R) {
+        debug_assert_eq!(self.tasks[slot as usize].token, 0, "its place would change");
+        self.tasks[slot as usize].rank = rank;
+    }
+
+    /// Queues the task of a message, after those of its rank.
     pub fn insert(&mut self, message: &Message, rank: R) {
         self.remove(message.slot);
         self.turn += 1;
@@ -60,7 +63,7 @@ impl<R: Ord + Copy> Ranked<R> {
         self.queue.insert((rank, self.turn, message.slot));
     }
 
-    /// The task in a slot waits no more, if it did.
+    /// Removes the task in a slot, and returns its token; 0 if it did not wait.
     pub fn remove(&mut self, slot: u32) -> BatonToken {
         let task = &mut self.tasks[slot as usize];
         self.queue.remove(&(task.rank, task.turn, slot));
@@ -72,13 +75,13 @@ impl<R: Ord + Copy> Ranked<R> {
         self.queue.iter().map(|(.., slot)| *slot)
     }
 
-    /// The first that may run on a CPU.
+    /// Removes the first task that may run on a CPU.
     pub fn take(&mut self, agent: &Agent, cpu: usize) -> Option<Choice> {
         let slot = self.iter().find(|slot| agent.may_run(*slot, cpu))?;
         Some(self.choose(slot))
     }
 
-    /// The first that may run on a CPU, if its rank is before this one.
+    /// Removes the first task that may run on a CPU, if its rank is lower than this one.
     pub fn take_before(&mut self, agent: &Agent, cpu: usize, rank: R) -> Option<Choice> {
         let slot = self
             .iter()
@@ -87,20 +90,26 @@ impl<R: Ord + Copy> Ranked<R> {
         Some(self.choose(slot))
     }
 
-    /// The task in a slot, which waits.
+    /// Removes the task in a slot, which waits, to run it.
     pub fn choose(&mut self, slot: u32) -> Choice {
         let token = self.remove(slot);
         Choice { token, slice: 0 }
     }
 
-    /// The CPU whose task has the highest rank, if one of a lower rank waits that may run there.
+    /// Removes a task that is to preempt a running one. CPUs are tried from the one whose task has
+    /// the highest rank, the least urgent, downwards. The first of them that a waiting task of a
+    /// lower rank may use gets that task.
     pub fn preempt(&mut self, agent: &Agent) -> Option<(usize, Choice)> {
         let (first, ..) = *self.queue.first()?;
         let rank = |cpu: usize| {
-            let running = agent.running(cpu).filter(|_| !agent.is_pending(cpu))?;
+            if agent.is_pending(cpu) {
+                return None;
+            }
+            // Read after that: a CPU that has taken a transaction runs its task.
+            let running = agent.running(cpu)?;
             Some((self.tasks.get(running.slot as usize)?.rank, cpu))
         };
-        let cpus = (0..agent.nr_cpus()).filter(|cpu| *cpu != self.own && agent.is_online(*cpu));
+        let cpus = (0..agent.nr_cpus()).filter(|cpu| agent.is_online(*cpu));
         let mut higher: Vec<(R, usize)> = cpus.filter_map(rank).collect();
         higher.retain(|(rank, _)| *rank > first);
         higher.sort_unstable_by_key(|(rank, _)| Reverse(*rank));

@@ -47,10 +47,10 @@ struct Search {
 }
 
 impl Search {
-    fn new(agent: &Agent, own: usize) -> Self {
+    fn new(agent: &Agent) -> Self {
         Self {
             known: vec![Known::default(); agent.nr_slots() as usize],
-            tasks: Ranked::new(agent, own, 0),
+            tasks: Ranked::new(agent, 0),
         }
     }
 
@@ -91,8 +91,7 @@ impl Scheduler for Search {
                 return true;
             }
             // That CPU is asked in the same turn, or takes another task.
-            let is_idle = agent.wants(from) && !agent.is_pending(from);
-            !is_idle && now.saturating_sub(since) >= Self::distance(agent, from, cpu)
+            !agent.is_idle(from) && now.saturating_sub(since) >= Self::distance(agent, from, cpu)
         };
         let slot = self.tasks.iter().find(is_for)?;
         Some(self.tasks.choose(slot))

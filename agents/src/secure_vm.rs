@@ -417,7 +417,12 @@ impl PerCpu for SecureVm {
         loop {
             let mut state = self.lock();
             let mut inbox = std::mem::take(&mut state.inbox);
-            while inbox.read(&self.agent, |message, _| state.handle(message)) {}
+            while inbox.read(&self.agent, |message, _| {
+                let is_refused = message.method == BatonMethod::PickRefused as u16;
+                if !is_refused || self.agent.has_token(message) {
+                    state.handle(message);
+                }
+            }) {}
             state.inbox = inbox;
             let mut wait = match self.step(&mut state, cpu) {
                 Step::GiveWay(wait) => Some(wait),

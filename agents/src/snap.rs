@@ -45,9 +45,9 @@ struct Snap {
 }
 
 impl Snap {
-    fn new(agent: &Agent, own: usize) -> Self {
+    fn new(agent: &Agent) -> Self {
         Self {
-            tasks: Ranked::new(agent, own, Class::Other),
+            tasks: Ranked::new(agent, Class::Other),
             since: vec![0; agent.nr_slots() as usize],
         }
     }
@@ -59,9 +59,12 @@ impl Snap {
             let waits = now.saturating_sub(self.since[*slot as usize]);
             waits >= LONGEST && agent.may_run(*slot, cpu)
         })?;
+        let choice = self.tasks.choose(slot);
+        // No worker preempts it until that time is over.
+        self.tasks.set_rank(slot, Class::Worker);
         Some(Choice {
             slice: TURN,
-            ..self.tasks.choose(slot)
+            ..choice
         })
     }
 }

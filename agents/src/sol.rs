@@ -39,7 +39,6 @@ enum Place {
 
 /// The scheduler.
 struct Sol {
-    own: usize,
     /// Slots and tokens of the tasks that wait, but for those that the standby ring has.
     queue: VecDeque<(u32, BatonToken)>,
     /// By slot.
@@ -49,9 +48,8 @@ struct Sol {
 }
 
 impl Sol {
-    fn new(agent: &Agent, own: usize) -> Self {
+    fn new(agent: &Agent) -> Self {
         Self {
-            own,
             queue: VecDeque::new(),
             places: vec![Place::Elsewhere; agent.nr_slots() as usize],
             bound: 0,
@@ -70,7 +68,7 @@ impl Sol {
 impl Scheduler for Sol {
     fn ready(&mut self, agent: &Agent, task: &Message) {
         self.gone(agent, task);
-        let mut cpus = (0..agent.nr_cpus()).filter(|cpu| *cpu != self.own && agent.is_online(*cpu));
+        let mut cpus = (0..agent.nr_cpus()).filter(|cpu| agent.is_online(*cpu));
         let is_bound = !cpus.all(|cpu| agent.may_run(task.slot, cpu));
         self.bound += usize::from(is_bound);
         self.places[task.slot as usize] = match usize::try_from(task.waker) {

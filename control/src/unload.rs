@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Removes the tasks, stops the policy and unloads its module; with the last policy also the shim
-//! and the core. If the command is killed between two steps, repeating it does the rest.
+//! Takes a policy's tasks from it, stops the policy and unloads its module; with the last policy also
+//! the shim and the core. If the command is killed between two steps, repeating it does the rest.
 
 use baton_abi::BatonPolicyInfo;
 use rustix::io::Errno;
@@ -42,7 +42,7 @@ pub fn one(policy: &str) -> Result<()> {
     tasks::take_all(&device, Some(info.id))?;
     let failure = remove(&device, &info)?;
     leftovers(&device)?;
-    // A task that was assigned by itself may be in the cgroup of another policy.
+    // A task that was assigned individually may be in a cgroup that is assigned to another policy.
     device.apply_rules()?;
     if core.all != 0 && core.default_policy == info.id {
         eprintln!(

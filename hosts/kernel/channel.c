@@ -10,8 +10,8 @@
  * An application may write to the mapped memory at any time. Only core-lib/src/hints.rs reads it,
  * and trusts nothing in it. The host keeps its own position in a ring outside that memory.
  *
- * An event may come with a run-queue lock held, so readers of a queue are woken by an irq_work
- * (interrupt.c).
+ * An event may come with a run-queue lock held, so threads that wait for replies are woken by an
+ * irq_work (interrupt.c).
  */
 #include <linux/export.h>
 #include <linux/fs.h>
@@ -206,8 +206,8 @@ __poll_t baton_queue_poll(struct file *file, poll_table *table)
 		return EPOLLERR;
 	poll_wait(file, &queue->wait, table);
 	/*
-	 * Deliver the hints before the thread waits for a reply. The sleep alone may be no event,
-	 * or one that reads too few hints.
+	 * Deliver the hints before the thread waits for a reply. The coming sleep may cause no
+	 * event, and one event reads at most BATON_HINTS_AT_ONCE hints.
 	 */
 	if (queue->task == current && baton_core_hints_ready(&queue->rings))
 		baton_queue_give(queue, NULL);

@@ -67,6 +67,11 @@ static bool accepts(const struct baton_state_type *a, const struct baton_state_t
 	       !strncmp(a->name, b->name, BATON_NAME_LEN);
 }
 
+static bool same(const struct baton_state_type *a, const struct baton_state_type *b)
+{
+	return accepts(a, b) && a->layout == b->layout;
+}
+
 static void end_all(u32 policy, u32 why)
 {
 	struct baton_queue *queue;
@@ -121,8 +126,8 @@ bool baton_hints_replace(const struct baton_place *place, const struct baton_ver
 {
 	const struct baton_policy *old = &place->active->ops;
 	bool goes_on = !old->hint == !to->ops.hint &&
-		       accepts(&old->hint_type, &to->ops.hint_type) &&
-		       accepts(&old->reply_type, &to->ops.reply_type);
+		       same(&old->hint_type, &to->ops.hint_type) &&
+		       same(&old->reply_type, &to->ops.reply_type);
 
 	if (!goes_on)
 		end_all(baton_place_index(place), BATON_HINTS_END_REPLACED);

@@ -227,6 +227,9 @@ static inline void baton_agent_handle(struct baton_agent *agent,
 	case BATON_METHOD_TASK_YIELD:
 	case BATON_METHOD_TASK_RESTORED:
 	case BATON_METHOD_PICK_REFUSED:
+		/* A refusal has no number: it can be read after messages that are newer. */
+		if (!message->sequence && agent->tasks[message->slot].token != message->token)
+			break;
 		if (found != message->token)
 			agent->ops->ready(agent, message);
 		break;
@@ -263,8 +266,10 @@ static inline bool baton_agent_take_hint(struct baton_agent *agent,
 	if (!baton_agent_has_read(agent, message->slot, message->after) ||
 	    !baton_agent_has_read(agent, hint.thread - 1, message->after_named))
 		return false;
-	/* Else the task has died, and the slot may be another's. */
-	if (agent->ops->hint && agent->tasks[message->slot].pid == message->pid)
+	/* Else a task has died, and its slot may be another's. */
+	if (agent->ops->hint && agent->tasks[message->slot].pid == message->pid &&
+	    (hint.thread - 1 >= agent->nr_slots ||
+	     agent->tasks[hint.thread - 1].pid == message->named_pid))
 		agent->ops->hint(agent, message, &hint);
 	return true;
 }
@@ -286,8 +291,10 @@ static inline void baton_agent_read(struct baton_agent *agent, uint32_t cpu)
 {
 	struct baton_transaction *shared = &agent->transactions[cpu];
 	uint32_t entries = agent->layout.entries;
+	/* What comes meanwhile is read after the other rings. */
+	uint32_t end = __atomic_load_n(&agent->cpus[cpu].posted, __ATOMIC_ACQUIRE);
 
-	while (shared->read != __atomic_load_n(&agent->cpus[cpu].posted, __ATOMIC_ACQUIRE)) {
+	while (shared->read != end) {
 		const struct baton_message *ring = &agent->rings[(size_t)cpu * entries];
 		struct baton_message message = ring[shared->read % entries];
 		uint32_t next = shared->read + 1;

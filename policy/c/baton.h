@@ -485,7 +485,8 @@ struct baton_message {
 	// the task that it names. It is read after those.
 	uint32_t after;
 	uint32_t after_named;
-	uint32_t reserved;
+	// Of a hint: the task that it names; 0 if none.
+	uint32_t named_pid;
 };
 
 // What a CPU is to run next, one cache line.

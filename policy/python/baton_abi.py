@@ -243,7 +243,7 @@ class Message(ctypes.Structure):
         ("waker", ctypes.c_int32),
         ("after", ctypes.c_uint32),
         ("after_named", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("named_pid", ctypes.c_uint32),
     ]
 
 

@@ -230,7 +230,9 @@ class Agent:
     def _read(self, cpu):
         """Answers the messages of a ring. Yields CPUs on which other tasks are to run."""
         read = self._transaction_word(cpu, abi.Transaction.read)
-        while read != self._cpu_word(cpu, abi.AgentCpu.posted):
+        # What comes meanwhile is read after the other rings.
+        end = self._cpu_word(cpu, abi.AgentCpu.posted)
+        while read != end:
             index = cpu * self._layout.entries + read % self._layout.entries
             at = self._layout.rings + index * ctypes.sizeof(abi.Message)
             message = abi.Message.from_buffer_copy(self._status, at)
@@ -283,15 +285,21 @@ class Agent:
         for slot, number in follows:
             if 0 <= slot < self.nr_slots and self._seen[slot] - number & 0x80000000:
                 return False
-        # Else the task has died, and the slot may be another's.
-        if self._task_word(message.slot).pid == message.pid:
+        # Else a task has died, and its slot may be another's.
+        tasks = [(message.slot, message.pid), (hint.thread - 1, message.named_pid)]
+        if all(
+            not 0 <= slot < self.nr_slots or self._task_word(slot).pid == pid
+            for slot, pid in tasks
+        ):
             self.hint(self._task(message), hint)
         return True
 
     def _of_cpu(self, message):
         method = message.method
         if method == abi.METHOD_PICK_REFUSED:
-            self.ready(self._task(message), READY[method])
+            # It has no number, and can be read after messages that are newer.
+            if self._task_word(message.slot).token == message.token:
+                self.ready(self._task(message), READY[method])
         elif method == abi.METHOD_PICK_NEXT_TASK and message.slot != _NO_SLOT:
             task = self._task(message)
             other = self.slice_ended(task)

@@ -106,8 +106,8 @@ pub struct Machine<'a> {
     pub console: &'a Path,
     /// File for the control channel.
     pub control: &'a Path,
-    /// Whether the control channel is a serial port, which any kernel supports without a module.
-    /// Otherwise it is the faster virtio.
+    /// Makes the control channel a serial port, which any kernel supports without a module. It also
+    /// is one with [`Accelerator::Icount`]. Otherwise it is the faster virtio.
     pub serial_control: bool,
     /// Name of the socket for inspecting the guest from outside.
     pub monitor: &'a str,
@@ -133,9 +133,8 @@ pub fn arguments(m: &Machine) -> Vec<String> {
     let mut args: Vec<String> = Vec::new();
     let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
     match &m.accelerator {
-        // One thread for all CPUs. With one thread each, a CPU can run an instruction that another
-        // has just patched away (the kernel's static keys, toggled as sched_ext is attached), and
-        // dies of the trap that stood there.
+        // One thread for all CPUs. With one thread for each, a CPU can hit the breakpoint that
+        // another sets while it patches a static key (as sched_ext is attached), and the guest dies.
         Accelerator::Fast => add("-accel", "tcg,thread=single".into()),
         Accelerator::Icount { shift } => {
             add("-accel", "tcg,thread=single".into());
@@ -145,6 +144,7 @@ pub fn arguments(m: &Machine) -> Vec<String> {
             add("-rtc", "base=2026-01-01T00:00:00,clock=vm".into());
             add("-seed", "1".into());
         }
+        // CPUs must run at the same time here, so the risk above is taken: a bench can be repeated.
         Accelerator::Counter(plugin) => {
             add("-accel", "tcg,thread=multi".into());
             add("-plugin", format!("file={}", plugin.display()));

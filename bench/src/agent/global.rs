@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The cost of a global agent for the CPUs that it schedules. The agent polls on CPU 0. The load
-//! has the other CPUs, under the kernel's own scheduler as well.
+//! runs on the other CPUs, also when EEVDF is measured.
 //!
-//! The guest counts the instructions of each CPU, and its CPUs run at the same time: where they
-//! take turns, a CPU always idles before the agent sees that it does.
+//! A plugin of QEMU counts the instructions of each CPU of the guest, and the CPUs run at the same
+//! time. If they took turns, a CPU would always be idle before the agent could see it.
 
 use std::fs;
 use std::ops::Range;
@@ -174,7 +174,8 @@ fn operation(cpus: u32) -> Result<[f64; 2]> {
 fn until_message() -> Result<f64> {
     let symbols = fs::read_to_string("/proc/kallsyms")
         .map_err(|e| Error::file("reading /proc/kallsyms", &e))?;
-    // What follows on a message that can be seen is whether to make the agent look.
+    // The kernel half calls `baton_alert` directly after it has posted a message, to decide whether
+    // to wake the agent. So the entry of that function is when the message can be seen.
     let (from, to) = ("baton_enqueue", "baton_alert");
     match (address(&symbols, from), address(&symbols, to)) {
         (Some(from), Some(to)) => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The end of a schedule. It checks the properties that show only after some time. There are no
+//! The end of a schedule, which is one run of the checker. It checks the properties that show only after some time. There are no
 //! more random events, and the CPUs take turns, one tick each.
 //!
 //! 1. No task wakes or sleeps. After [`CALM`] ticks, no CPU idles while a task waits that it could
-//!    run, and no CPU is still claimed.
+//!    run, and no idle CPU is still claimed (`claim_idle`) without having got a task.
 //! 2. Some tasks go to sleep each time they have run for a tick, and wake up when their CPU has
 //!    picked the next task. Every task runs within the time that [`limit`] gives.
 //! 3. Each task that runs goes to sleep. In the end no task waits.
@@ -17,8 +17,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Number of ticks without wakeups after which a work-conserving policy must use all CPUs. Each
-/// busy CPU calls `balance` eight times in that time.
+/// Number of ticks without wakeups after which a work-conserving policy must use all CPUs. The
+/// policy's method `balance` is called eight times for each busy CPU in that time.
 const CALM: u64 = 128;
 
 /// Number of ticks of each part that appear in the story.

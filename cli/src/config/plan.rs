@@ -150,8 +150,10 @@ pub struct Loaded {
     pub attached: bool,
 }
 
-/// The steps from `is` to `to`, in an order in which each can be carried out. Steps that release
-/// something come first, and tasks go directly from their old policy to the new one.
+/// The steps from `is` to `to`, in an order in which each can be carried out. New policies are
+/// loaded first and old ones are unloaded last, so tasks go directly from their old policy to the
+/// new one. Among shares, users and partitions, a step that releases something precedes the one
+/// that needs it.
 pub fn plan(is: &Config, loaded: Loaded, to: &Config) -> Vec<Step> {
     let mut steps = Vec::new();
     if to.policies.is_empty() {
@@ -227,26 +229,38 @@ fn user_of(config: &Config, name: &str) -> Option<u32> {
     find(config, name).and_then(Policy::enclave)?.user()
 }
 
-/// A user loses an enclave before it loses its CPUs: it would have all CPUs then.
+/// Is the user of an enclave to lose it, if only for a moment? Its partition may end and begin
+/// again.
+fn is_interrupted(is: &Config, to: &Config, name: &str) -> bool {
+    let partition = |config: &Config| {
+        let mut all = config.partitions.iter();
+        let found = all.find(|partition| partition.policies.get_ref().iter().any(|p| p == name))?;
+        Some((found.name.get_ref().clone(), found.cpus.get_ref().clone()))
+    };
+    user_of(is, name) != user_of(to, name)
+        || match (partition(is), partition(to)) {
+            (Some((old, before)), Some((new, after))) => {
+                old != new || before.common(&after).is_none()
+            }
+            _ => true,
+        }
+}
+
+/// Takes the enclave from its user before the partition changes. Otherwise the user's agent could
+/// use all CPUs in between.
 fn users_leave(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     let names = is.policies.iter().map(Policy::name);
-    let left = names.filter(|name| {
-        let old = user_of(is, name);
-        old.is_some() && old != user_of(to, name)
-    });
+    let left = names.filter(|name| user_of(is, name).is_some() && is_interrupted(is, to, name));
     steps.extend(left.map(|name| Step::EnclaveUser {
         name: name.to_owned(),
         user: None,
     }));
 }
 
-/// A user gets an enclave that has its CPUs.
+/// Gives an enclave to its user after its partition is set.
 fn users_come(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     let names = to.policies.iter().map(Policy::name);
-    let come = names.filter(|name| {
-        let new = user_of(to, name);
-        new.is_some() && new != user_of(is, name)
-    });
+    let come = names.filter(|name| user_of(to, name).is_some() && is_interrupted(is, to, name));
     steps.extend(come.map(|name| Step::EnclaveUser {
         name: name.to_owned(),
         user: user_of(to, name),
@@ -279,7 +293,8 @@ fn orders(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     }
 }
 
-/// Last, as a policy that cannot save its state starts anew for it.
+/// After all other changes to the policies that stay: a policy that cannot save its state is created
+/// anew when its flight recorder begins.
 fn flights(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     let before = |name: &str| find(is, name).map_or(0, Policy::flight);
     let changed = to
@@ -512,6 +527,13 @@ mod tests {
         check(&of(Some(1)), &of(None), &[nobody, end]);
         let bob = "let processes of user 2 be the agents of a";
         check(&of(Some(1)), &of(Some(2)), &[nobody, bob]);
+        let mut elsewhere = of(Some(1));
+        elsewhere.partitions = vec![part("p", "2", &["a"])];
+        let other = "partition p: CPUs 2 for a";
+        check(&of(Some(1)), &elsewhere, &[nobody, end, other, alice]);
+        let mut wider = of(Some(1));
+        wider.partitions = vec![part("p", "1-2", &["a"])];
+        check(&of(Some(1)), &wider, &["partition p: CPUs 1-2 for a"]);
         let expected = ["load b without options", nobody, end, "unload a"];
         check(&of(Some(1)), &none, &expected);
     }

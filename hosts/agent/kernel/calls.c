@@ -252,6 +252,7 @@ static void leave(struct session *session, const struct baton_task *task)
 	if (is_agent(word))
 		lose_agent(session, task->slot);
 	WRITE_ONCE(word->flags, 0);
+	session->waking[task->slot] = (struct waking){ .waker = -1, .prev = -1 };
 }
 
 static baton_token agent_task_departed(void *this, struct baton_ctx *ctx,
@@ -347,10 +348,12 @@ static u64 agent_hint(void *this, struct baton_ctx *ctx, const struct baton_task
 		.cpu = from->cpu,
 		.waker = -1,
 		.after = READ_ONCE(word->sequence),
-		.after_named = named < session->nr_slots ?
-			READ_ONCE(session->tasks[named].sequence) : 0,
 	};
 
+	if (named < session->nr_slots) {
+		message.after_named = READ_ONCE(session->tasks[named].sequence);
+		message.named_pid = READ_ONCE(session->tasks[named].pid);
+	}
 	if (is_agent(word) || !baton_post_hint(session, &message, hint))
 		return 1;
 	baton_alert(session, ctx, smp_processor_id(), false);

@@ -69,6 +69,11 @@ static __always_inline u64 transaction(struct session *session, struct baton_ctx
 		answer = judge(session, token, &outcome) ?: DOES_NOT_HOLD;
 	}
 	if (outcome == BATON_COMMIT_COMPLETE) {
+		/* An agent that sees that it is done sees that the CPU does not idle, and what it runs. */
+		if (token > BATON_PICK_KEEP) {
+			WRITE_ONCE(session->cpus[cpu].wants, 0);
+			WRITE_ONCE(session->cpus[cpu].running, slot_of(token) + 1);
+		}
 		ctx->slice = slice ? clamp(slice, MIN_SLICE, MAX_SLICE) : 0;
 	} else {
 		session->cpus[cpu].stale++;

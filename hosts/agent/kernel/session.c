@@ -117,7 +117,7 @@ static int begin(struct opened *opened, struct baton_agent_attach *arg)
 	return 0;
 }
 
-static int try_attach(struct opened *opened, struct baton_agent_attach *arg)
+static int try_attach(struct file *file, struct baton_agent_attach *arg)
 {
 	int err;
 
@@ -133,7 +133,11 @@ static int try_attach(struct opened *opened, struct baton_agent_attach *arg)
 	    !memchr(arg->reply_type.name, 0, BATON_NAME_LEN))
 		return -EINVAL;
 	mutex_lock(&baton_enclaves_mutex);
-	err = begin(opened, arg);
+	/*
+	 * The enclave may have been given to another user since the file was opened. Whoever does
+	 * that looks for an agent of the old user afterwards, under this mutex.
+	 */
+	err = file_permission(file, MAY_READ | MAY_WRITE) ?: begin(file->private_data, arg);
 	mutex_unlock(&baton_enclaves_mutex);
 	return err;
 }
@@ -141,17 +145,12 @@ static int try_attach(struct opened *opened, struct baton_agent_attach *arg)
 /* BATON_AGENT_IOC_ATTACH. A refused request returns with the reason. */
 static int attach(struct file *file, struct baton_agent_attach __user *user)
 {
-	struct opened *opened = file->private_data;
 	struct baton_agent_attach arg;
 	int err;
 
-	/* The enclave may have been given to another user since the file was opened. */
-	err = file_permission(file, MAY_READ | MAY_WRITE);
-	if (err)
-		return err;
 	if (copy_from_user(&arg, user, sizeof(arg)))
 		return -EFAULT;
-	err = try_attach(opened, &arg);
+	err = try_attach(file, &arg);
 	return copy_to_user(user, &arg, sizeof(arg)) ? -EFAULT : err;
 }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{fence, AtomicU32};
+use std::sync::atomic::{fence, AtomicU32, AtomicUsize};
 use std::time::Duration;
 
 use baton_abi::*;
@@ -76,6 +76,8 @@ pub struct Agent {
     status: Map,
     shared: Map,
     topology: Vec<BatonCpu>,
+    /// The CPU on which the agent polls; `usize::MAX` if it does not.
+    own: AtomicUsize,
 }
 
 /// Where the requests of an agent go.
@@ -210,6 +212,7 @@ impl Agent {
             status,
             shared,
             topology,
+            own: AtomicUsize::new(usize::MAX),
         })
     }
 
@@ -228,6 +231,7 @@ impl Agent {
             shared: unsafe { Map::of(shared.shared, layout.shared_size) },
             layout,
             topology: shared.topology,
+            own: AtomicUsize::new(usize::MAX),
         }
     }
 
@@ -284,6 +288,14 @@ impl Agent {
         posted.load(Acquire) != read.load(Relaxed)
     }
 
+    /// How many entries of a CPU's ring have not been read. A reader that goes on until there are
+    /// none may never come to the other rings.
+    pub fn unread(&self, cpu: usize) -> u32 {
+        let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
+        let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
+        posted.load(Acquire).wrapping_sub(read.load(Relaxed))
+    }
+
     /// The next message in the ring of a CPU. It stays there until [`Agent::advance`].
     pub fn peek(&self, cpu: usize) -> Option<Message> {
         let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
@@ -307,11 +319,12 @@ impl Agent {
         self.status.read(self.layout.rings + offset, 0)
     }
 
-    /// Removes the message that [`Agent::peek`] returned.
-    pub fn advance(&self, cpu: usize, message: &Message) {
+    /// Removes the message that [`Agent::peek`] returned. Returns the number of its entries.
+    pub fn advance(&self, cpu: usize, message: &Message) -> u32 {
         let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
         let entries = 1 + u32::from(message.method == BatonMethod::Hint as u16);
         read.store(read.load(Relaxed).wrapping_add(entries), Release);
+        entries
     }
 
     /// Removes all messages from the ring of a CPU.
@@ -321,6 +334,12 @@ impl Agent {
         read.store(posted.load(Acquire), Release);
     }
 
+    /// Does the CPU wait for a task: its last pick found none, and no transaction is waiting?
+    pub fn is_idle(&self, cpu: usize) -> bool {
+        // In this order: a CPU that has taken a transaction wants nothing before that is done.
+        !self.is_pending(cpu) && self.wants(cpu)
+    }
+
     /// Has the last pick on this CPU found nothing to run?
     pub fn wants(&self, cpu: usize) -> bool {
         self.cpu_word(cpu, offset_of!(BatonAgentCpu, wants))
@@ -328,8 +347,24 @@ impl Agent {
             != 0
     }
 
-    /// Is the CPU online, and is the enclave asked there?
+    /// From now on the agent polls on this CPU, which gets no tasks.
+    pub fn poll_on(&self, cpu: usize) {
+        self.own.store(cpu, Relaxed);
+    }
+
+    /// The CPU on which the agent polls, if it does.
+    pub fn polls_on(&self) -> Option<usize> {
+        Some(self.own.load(Relaxed)).filter(|own| *own != usize::MAX)
+    }
+
+    /// Can the enclave's tasks run on this CPU? It is online, the enclave is asked there, and the
+    /// agent does not poll there.
     pub fn is_online(&self, cpu: usize) -> bool {
+        self.is_of_enclave(cpu) && cpu != self.own.load(Relaxed)
+    }
+
+    /// Is the CPU online, and is the enclave asked there?
+    pub fn is_of_enclave(&self, cpu: usize) -> bool {
         self.cpu_word(cpu, offset_of!(BatonAgentCpu, online))
             .load(Relaxed)
             != 0
@@ -369,6 +404,12 @@ impl Agent {
     /// The status word of the task in a slot.
     pub fn task(&self, slot: u32) -> BatonAgentTask {
         self.status.read(self.layout.tasks, slot as usize)
+    }
+
+    /// Is the token of a message the task's newest, and not taken by a CPU? A refusal has no number:
+    /// it can be read after messages that are newer.
+    pub fn has_token(&self, message: &Message) -> bool {
+        self.task(message.slot).token == message.token
     }
 
     /// The number of the last message about the task in a slot.

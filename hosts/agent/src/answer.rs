@@ -2,12 +2,16 @@
 //! How a runner answers messages: calls of the policy, and transactions.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 
 use baton_abi::*;
 
 use crate::agent::Message;
 use crate::gates::Held;
+use crate::inbox::is_about_these;
+use crate::post::Move;
 use crate::runner::{Kicks, Runner};
+use crate::version::PAUSE;
 
 /// The task that a message is about.
 fn task_of(message: &Message) -> BatonTask {
@@ -156,7 +160,7 @@ impl Runner {
     fn hand_over(&self, method: BatonMethod, task: &BatonTask, token: u64, kicks: &mut Kicks) {
         let mut task = *task;
         // The kernel left the task where the agent polls.
-        if self.services.own == Some(task.cpu as usize) {
+        if self.agent().polls_on() == Some(task.cpu as usize) {
             let others = 0..self.agent().nr_cpus();
             if let Some(cpu) = others
                 .into_iter()
@@ -187,6 +191,7 @@ impl Runner {
             }
             M::PickNextTask if message.slot != u32::MAX => self.end_slice(cpu, &task, kicks),
             M::PickNextTask => self.look(cpu, false, kicks),
+            M::PickRefused if !self.agent().has_token(message) => {}
             method @ M::PickRefused => {
                 let why = Arg::Word(u64::from(message.flags));
                 let refused = (Arg::Word(message.token), why);
@@ -194,18 +199,9 @@ impl Runner {
                     self.look(cpu, false, kicks);
                 }
             }
-            method @ (M::CpuOnline | M::CpuOffline) => {
-                if let Some(token) = self.agent().withdraw(cpu) {
-                    self.give_back(cpu, token, kicks);
-                }
-                let offline = &self.services.offline[cpu];
-                let is_own = self.services.own == Some(cpu);
-                offline.store(is_own || method == M::CpuOffline, Relaxed);
-                self.tell_cpu(method, cpu, kicks);
-                if method == M::CpuOnline {
-                    self.has_new_cpu.store(true, Relaxed);
-                }
-            }
+            // To the policy, the CPU on which the agent polls is offline.
+            M::CpuOnline | M::CpuOffline if self.agent().polls_on() == Some(cpu) => {}
+            method @ (M::CpuOnline | M::CpuOffline) => self.plug(method, cpu, kicks),
             method @ (M::Balance | M::EnterIdle | M::ExitIdle) => {
                 self.tell_cpu(method, cpu, kicks);
             }
@@ -217,11 +213,36 @@ impl Runner {
         }
     }
 
+    /// The policy gets or loses a CPU.
+    fn plug(&self, method: BatonMethod, cpu: usize, kicks: &mut Kicks) {
+        if let Some(token) = self.agent().withdraw(cpu) {
+            self.give_back(cpu, token, kicks);
+        }
+        let is_offline = method == BatonMethod::CpuOffline;
+        self.services.offline[cpu].store(is_offline, Relaxed);
+        self.tell_cpu(method, cpu, kicks);
+        if !is_offline {
+            self.has_new_cpu.store(true, Relaxed);
+        }
+    }
+
+    /// The agent polls on another CPU than before.
+    pub(crate) fn moved(&self, moved: &Move, kicks: &mut Kicks) {
+        while !self.begin_turn(moved.to, kicks) {
+            thread::sleep(PAUSE);
+        }
+        self.plug(BatonMethod::CpuOffline, moved.to, kicks);
+        if self.agent().is_online(moved.from) {
+            self.plug(BatonMethod::CpuOnline, moved.from, kicks);
+        }
+        self.flush(kicks);
+        self.end_turn(moved.to);
+    }
+
     /// A task of the enclave sent a hint.
     pub(crate) fn hint(&self, own: usize, message: &Message, hint: &BatonHint, kicks: &mut Kicks) {
-        // Else the task has died, and the slot may be another's.
-        let is_there = self.agent().task(message.slot).pid == message.pid;
-        if !is_there || kicks.version.policy.ops().hint.is_none() {
+        if !is_about_these(self.agent(), message, hint) || kicks.version.policy.ops().hint.is_none()
+        {
             return;
         }
         let task = task_of(message);

@@ -26,8 +26,6 @@ const TURNS: u32 = 1000;
 /// What the functions need of the agent.
 pub(crate) struct Services {
     pub agent: Agent,
-    /// The CPU on which a global agent polls. To the policy it is offline.
-    pub own: Option<usize>,
     /// CPUs that are offline as far as the policy has heard: also one that is back, until the
     /// policy hears of that, and the CPU of a global agent.
     pub offline: Vec<AtomicBool>,
@@ -41,11 +39,10 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    pub fn new(agent: Agent, own: Option<usize>) -> Self {
-        let cpus = agent.nr_cpus();
+    pub fn new(agent: Agent) -> Self {
+        let (cpus, own) = (agent.nr_cpus(), agent.polls_on());
         Self {
             agent,
-            own,
             tape: None,
             offline: (0..cpus)
                 .map(|cpu| AtomicBool::new(own == Some(cpu)))
@@ -78,10 +75,7 @@ impl Services {
     }
 
     pub fn is_idle(&self, cpu: usize) -> bool {
-        self.is_online(cpu)
-            && self.agent.wants(cpu)
-            && !self.claimed[cpu].load(Relaxed)
-            && !self.agent.is_pending(cpu)
+        self.is_online(cpu) && !self.claimed[cpu].load(Relaxed) && self.agent.is_idle(cpu)
     }
 
     fn claim(&self, cpu: usize) -> bool {

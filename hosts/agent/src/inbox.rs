@@ -20,7 +20,7 @@ impl Inbox {
         }
     }
 
-    /// Hands all messages to `handle`, with the hint if one is about a hint. A message of a task whose earlier one is in a ring that is
+    /// Hands all messages that are there now to `handle`, with the hint if one is about a hint. A message of a task whose earlier one is in a ring that is
     /// read later waits for the next call: true if any was read.
     pub fn read(
         &mut self,
@@ -39,15 +39,18 @@ impl Inbox {
     ) -> bool {
         let mut count = 0;
         for cpu in 0..agent.nr_cpus() {
-            while let Some(message) = agent.peek(cpu) {
+            let mut unread = agent.unread(cpu);
+            while unread > 0 {
+                let Some(message) = agent.peek(cpu) else {
+                    break;
+                };
                 let slot = message.slot as usize;
                 if message.method == BatonMethod::Hint as u16 {
                     let hint = agent.hint(cpu);
                     if !self.has_read_before(&message, &hint) {
                         break;
                     }
-                    // Else the task has died, and the slot may be another's.
-                    if agent.task(message.slot).pid == message.pid {
+                    if is_about_these(agent, &message, &hint) {
                         handle(&message, Some(&hint));
                     }
                 } else if message.sequence == 0 {
@@ -63,7 +66,7 @@ impl Inbox {
                         _ => {}
                     }
                 }
-                agent.advance(cpu, &message);
+                unread = unread.saturating_sub(agent.advance(cpu, &message));
                 count += 1;
                 if count == most {
                     return true;
@@ -89,6 +92,12 @@ impl Inbox {
             look(slot);
         }
     }
+}
+
+/// Are the tasks in these slots still those that sent the hint, and that it names?
+pub(crate) fn is_about_these(agent: &Agent, message: &Message, hint: &BatonHint) -> bool {
+    let is_there = |slot: u32, pid: u32| slot >= agent.nr_slots() || agent.task(slot).pid == pid;
+    is_there(message.slot, message.pid) && is_there(hint.thread.wrapping_sub(1), message.named_pid)
 }
 
 /// Does a hint come next, after the messages that it follows? `seen` is the number of a slot's last

@@ -20,6 +20,7 @@ mod gates;
 mod host;
 mod inbox;
 mod map;
+mod post;
 mod record;
 mod runner;
 mod scheduler;

@@ -27,9 +27,10 @@ use crate::agent::{Agent, Failure, Message};
 use crate::gates::Gates;
 use crate::host::{self, Services};
 use crate::inbox::follows;
+use crate::post::Post;
 use crate::record::{self, Tape};
 use crate::scheduler::Polling;
-use crate::serve::{bind, serve, PerCpu, Turn};
+use crate::serve::{serve, PerCpu, Turn};
 use crate::session::{Ended, Open, RunError, Session};
 use crate::version::{NotUpgraded, Upgraded, Version, Versions, PAUSE};
 
@@ -73,6 +74,8 @@ pub struct Kicks {
     pub(crate) version: Arc<Version>,
     /// Number of that version in the runner; odd before the first turn.
     pub(crate) number: u32,
+    /// A hint waits for messages that another agent is answering just now.
+    has_blocked_hint: bool,
     /// The CPU whose agent this thread is. It looks for a task there when it has read all messages,
     /// and gives the CPU up in any case.
     pub served: Option<usize>,
@@ -95,7 +98,8 @@ struct Polled {
 
 impl Polling for Polled {
     fn turn(&mut self, most: usize) -> bool {
-        let own = self.runner.services.own.expect("it is a global agent");
+        let own = self.runner.agent().polls_on();
+        let own = own.expect("it is a global agent");
         let lost = self.runner.agent().lost();
         if lost != 0 {
             // Where there is a kernel, another session begins.
@@ -128,6 +132,10 @@ impl Kicks {
     }
 }
 
+/// How often the agent of a CPU looks at the rings before it chooses a task: messages that keep coming
+/// do not keep its CPU from tasks. Those that are left are announced to it.
+const ROUNDS: usize = 16;
+
 impl Runner {
     /// Makes an instance of a policy for an enclave. `options` as for `baton load`. With `record`,
     /// its calls are recorded into that file.
@@ -140,15 +148,14 @@ impl Runner {
     ) -> Result<Self, RunError> {
         let slots = agent.nr_slots();
         let cpus = agent.nr_cpus();
-        let own = match mode {
-            Mode::Global(cpu) => Some(cpu),
-            Mode::PerCpu => None,
-        };
         let mut topology = agent.topology().to_vec();
-        if let Some(place) = own.and_then(|own| topology.get_mut(own)) {
-            place.online = 0;
+        if let Mode::Global(own) = mode {
+            agent.poll_on(own);
+            if let Some(place) = topology.get_mut(own) {
+                place.online = 0;
+            }
         }
-        let mut services = Services::new(agent, own);
+        let mut services = Services::new(agent);
         services.tape = record
             .map(|path| Tape::create(path, policy, options, &topology, slots))
             .transpose()
@@ -181,18 +188,25 @@ impl Runner {
             cpus: Vec::new(),
             version: self.versions.current(),
             number: u32::MAX,
+            has_blocked_hint: false,
             served,
         }
     }
 
     /// The loop of a global agent.
-    fn poll(&self, own: usize) {
+    fn poll(&self, mut own: usize) -> Result<(), Errno> {
         record::use_lane(own);
         let mut kicks = self.kicks(None);
+        let mut post = Post::new(self.agent())?;
         while !self.is_over() && !self.agent().has_ended() && self.agent().lost() == 0 {
             self.poll_once(own, &mut kicks, usize::MAX);
+            if let Some(moved) = post.look(self.agent()) {
+                own = moved.to;
+                self.moved(&moved, &mut kicks);
+            }
             spin_loop();
         }
+        Ok(())
     }
 
     /// A turn of a global agent, with at most so many messages. True if there was one.
@@ -228,25 +242,22 @@ impl Runner {
     pub(crate) fn round(&self, own: usize, kicks: &mut Kicks, most: usize) -> Round {
         let (mut left, mut is_left) = (most, false);
         for cpu in 0..self.agent().nr_cpus() {
-            while self.agent().has_message(cpu) {
-                let ring = if cpu == own {
-                    Some(self.rings.enter(cpu))
-                } else {
-                    self.rings.try_enter(cpu)
-                };
-                let Some(ring) = ring else {
-                    // Another agent reads this ring, and looks again when it has finished.
-                    is_left = true;
-                    break;
-                };
-                let before = left;
-                self.read_ring(own, cpu, kicks, &mut left);
-                drop(ring);
-                if left == before {
-                    is_left = true;
-                    break;
-                }
+            if !self.agent().has_message(cpu) {
+                continue;
             }
+            let ring = if cpu == own {
+                Some(self.rings.enter(cpu))
+            } else {
+                self.rings.try_enter(cpu)
+            };
+            let Some(ring) = ring else {
+                // Another agent reads this ring, and looks again when it has finished.
+                is_left = true;
+                continue;
+            };
+            self.read_ring(own, cpu, kicks, &mut left);
+            drop(ring);
+            is_left |= self.agent().has_message(cpu);
         }
         self.call_timers(kicks);
         Round {
@@ -255,10 +266,11 @@ impl Runner {
         }
     }
 
-    /// Answers the messages in the ring of a CPU, up to one that another agent must come before,
-    /// and at most `left`, which is counted down.
+    /// Answers the messages that are in the ring of a CPU now, up to one that another agent must come
+    /// before, and at most `left`, which is counted down.
     fn read_ring(&self, own: usize, cpu: usize, kicks: &mut Kicks, left: &mut usize) {
-        while *left > 0 {
+        let mut unread = self.agent().unread(cpu);
+        while *left > 0 && unread > 0 {
             let Some(message) = self.agent().peek(cpu) else {
                 break;
             };
@@ -266,6 +278,8 @@ impl Runner {
                 let hint = self.agent().hint(cpu);
                 let seen = |slot: u32| Some(self.seen.get(slot as usize)?.load(SeqCst));
                 if !follows(&message, &hint, seen) {
+                    // Nothing else has this agent look again.
+                    kicks.has_blocked_hint = true;
                     break;
                 }
                 self.hint(own, &message, &hint, kicks);
@@ -279,7 +293,7 @@ impl Runner {
                 // again, or this one finds that message in its next round.
                 self.seen[message.slot as usize].store(message.sequence, SeqCst);
             }
-            self.agent().advance(cpu, &message);
+            unread = unread.saturating_sub(self.agent().advance(cpu, &message));
             *left -= 1;
         }
     }
@@ -430,8 +444,7 @@ impl Session for Runner {
         let thread = |errno: Errno| RunError::Thread(errno.into());
         match &self.mode {
             Mode::Global(cpu) => {
-                bind(*cpu).map_err(thread)?;
-                self.poll(*cpu);
+                self.poll(*cpu).map_err(thread)?;
             }
             Mode::PerCpu => serve(self).map_err(thread)?,
         }
@@ -475,7 +488,8 @@ impl PerCpu for Runner {
                 has_new_cpu: false,
             });
         }
-        loop {
+        kicks.has_blocked_hint = false;
+        for _ in 0..ROUNDS {
             let round = self.round(cpu, kicks, usize::MAX);
             if !(round.had_work && round.is_left) {
                 break;
@@ -494,8 +508,9 @@ impl PerCpu for Runner {
         if has_new_cpu {
             self.has_new_cpu.store(false, Relaxed);
         }
+        let blocked = kicks.has_blocked_hint.then_some(PAUSE);
         Some(Turn {
-            wait: self.time_left(cpu),
+            wait: self.time_left(cpu).into_iter().chain(blocked).min(),
             has_new_cpu,
         })
     }

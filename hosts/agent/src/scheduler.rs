@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::agent::{Agent, Message};
 use crate::inbox::Inbox;
-use crate::serve::bind;
+use crate::post::Post;
 
 /// What a CPU is to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub struct Choice {
 pub struct Offer {
     /// The task's token.
     pub token: BatonToken,
-    /// A CPU that is about to look for a task. No CPU that idles is woken for this one, unless that
-    /// CPU idles, or [`PATIENCE`] has passed.
+    /// A CPU that is about to look for a task. If it idles, it is woken. Otherwise no CPU is woken
+    /// for this offer until [`PATIENCE`] has passed.
     pub expected: Option<usize>,
 }
 
@@ -73,8 +73,9 @@ pub trait Scheduler {
     /// Messages were lost. Forgets all tasks; [`Scheduler::ready`] follows for those that wait.
     fn reset(&mut self, agent: &Agent);
 
-    /// When CPUs that idle are to be asked again though no message comes, ns; later than now. A
-    /// poller asks all the time, and a model of the kernel when there is something new.
+    /// The time at which [`Scheduler::pick`] must be called again for idle CPUs though no message
+    /// arrives, ns; later than now. A real agent calls it in every turn. A simulated one has a turn
+    /// only for a message or at this time.
     fn timer(&self, _agent: &Agent) -> Option<u64> {
         None
     }
@@ -109,7 +110,6 @@ pub trait Polling {
 /// A scheduler as a global agent.
 pub struct Poller<A, S> {
     agent: A,
-    own: usize,
     scheduler: S,
     /// Messages lost at the last look.
     lost: u64,
@@ -122,17 +122,19 @@ pub struct Poller<A, S> {
 }
 
 /// Schedules until the enclave ends that, or `stop` is set. Polls on CPU `own`, which gets no
-/// tasks. Fails if this thread cannot be bound to that CPU.
+/// tasks, and on another one when a program that is not the enclave's wants that CPU. Fails if this
+/// thread cannot be bound to that CPU.
 pub fn schedule<S: Scheduler>(
     agent: &Agent,
     own: usize,
     scheduler: &mut S,
     stop: &AtomicBool,
 ) -> Result<(), Errno> {
-    bind(own)?;
     let mut poller = Poller::new(agent, own, scheduler);
+    let mut post = Post::new(agent)?;
     while !agent.has_ended() && !stop.load(Relaxed) {
         poller.turn(usize::MAX);
+        post.look(agent);
         spin_loop();
     }
     Ok(())
@@ -214,8 +216,8 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Polling for Poller<A, S> {
 impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
     /// A scheduler that polls on CPU `own`, which gets no tasks.
     pub fn new(agent: A, own: usize, scheduler: S) -> Self {
+        agent.poll_on(own);
         Self {
-            own,
             scheduler,
             lost: 0,
             inbox: Inbox::new(&agent),
@@ -228,9 +230,7 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
 
     /// Does the CPU wait for a task?
     fn is_idle(&self, cpu: usize) -> bool {
-        let agent = &*self.agent;
-        let is_idle = agent.wants(cpu) && !agent.is_pending(cpu);
-        is_idle && cpu != self.own && agent.is_online(cpu)
+        self.agent.is_idle(cpu) && self.agent.is_online(cpu)
     }
 
     /// Answers messages.
@@ -241,7 +241,8 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
             if let Some(hint) = hint {
                 return self.scheduler.hint(&agent, message, hint);
             }
-            // A message without a number, such as a refusal, is not the one that was missed.
+            // A message without a number (a refusal, for example) is never the one that a token in
+            // `found` waits for.
             let found = match message.sequence {
                 0 => 0,
                 _ => std::mem::take(&mut self.found[message.slot as usize]),
@@ -252,7 +253,8 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
         has_read
     }
 
-    /// Fills the standby ring. A CPU that found it empty has said so before.
+    /// Fills the standby ring. A CPU sets `wants` before it looks into the ring for the last time, so
+    /// either it finds the new offer, or `wake_one` sees that the CPU is idle.
     fn fill(&mut self) {
         while self.agent.can_offer() {
             let Some(Offer { token, expected }) = self.scheduler.offer(&self.agent) else {
@@ -298,6 +300,7 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
     fn handle(&mut self, message: &Message, found: BatonToken) {
         use BatonMethod as M;
         match M::of(u32::from(message.method)) {
+            M::PickRefused if !self.agent.has_token(message) => {}
             M::TaskNew
             | M::TaskWakeup
             | M::TaskPreempt
@@ -334,7 +337,8 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
         }
     }
 
-    /// Commits what was collected. A token that was refused comes back by `ready`.
+    /// Commits what was collected. If a token is refused but still valid, the scheduler gets it again
+    /// by `ready`. Stale and unknown tokens do not come back.
     fn flush(&mut self) {
         let mut commits = std::mem::take(&mut self.commits);
         // Fails only when the session has ended.
@@ -382,8 +386,9 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
     fn resync(&mut self) {
         self.lost = self.agent.lost();
         self.scheduler.reset(&self.agent);
-        // A transaction that waits would be made again. What a CPU takes just now is not, nor is
-        // what waits in the standby ring.
+        // Each waiting transaction is withdrawn: the scheduler hears of its task again, and chooses
+        // anew. Tasks whose transaction a CPU is taking, or that are in the standby ring, are placed
+        // already, and are not reported.
         let cpus = 0..self.agent.nr_cpus();
         let claimed = cpus.filter_map(|cpu| {
             self.agent.withdraw(cpu);

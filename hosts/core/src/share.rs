@@ -5,7 +5,7 @@
 //!
 //! Each CPU counts the CPU time (ns) that it owes to each policy with a share. The debt grows by
 //! that share of all the time for which policies' tasks run there, and falls by the time for which
-//! the policy's own tasks run. A policy that is owed a grain is asked first. Until the debt is
+//! the policy's own tasks run. A policy that is owed [`GRAIN`] is asked first. Until the debt is
 //! paid, its task is not preempted by policies earlier in the order. A policy that has no task to
 //! run is owed nothing.
 
@@ -80,7 +80,7 @@ impl<H: Host> Core<'_, H> {
             let due = ran * i64::from(policy.share.load(Relaxed)) / 100;
             let own = if policy.index() == current { ran } else { 0 };
             let owed = &cpu.owed[policy.index() as usize % BATON_MAX_POLICIES];
-            // Time that no other policy wanted is not charged: the credit is at most a grain.
+            // Time that no other policy wanted costs little: the debt does not fall below `-GRAIN`.
             let sum = owed.load(Relaxed).saturating_add(due).saturating_sub(own);
             owed.store(sum.clamp(-GRAIN, MAX_OWED), Relaxed);
         }

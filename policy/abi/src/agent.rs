@@ -112,7 +112,8 @@ pub struct BatonMessage {
     /// the task that it names. It is read after those.
     pub after: u32,
     pub after_named: u32,
-    pub reserved: u32,
+    /// Of a hint: the task that it names; 0 if none.
+    pub named_pid: u32,
 }
 
 const _: () = assert!(

@@ -699,8 +699,9 @@ pub fn hostile_agent(seconds: u64) -> Result<(), String> {
                     let _ = agent.wait(Some(Duration::from_nanos(next() % 1000)));
                     // So that the session goes on.
                     for _ in 0..100 {
-                        (0..agent.nr_cpus())
-                            .for_each(|cpu| agent.advance(cpu, &Default::default()));
+                        for cpu in 0..agent.nr_cpus() {
+                            agent.advance(cpu, &Default::default());
+                        }
                     }
                 }
             }

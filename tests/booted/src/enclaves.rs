@@ -2,12 +2,12 @@
 //! Enclaves: whose they are, which CPUs they have, and what is beside them.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::ErrorKind,
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use baton_abi::{BatonAgentCommit, BatonCommit, BatonFaultKind, BatonMethod, BATON_PICK_KEEP};
@@ -33,6 +33,7 @@ pub fn of_eight() -> Vec<Case> {
             side_by_side()
         ),
         case!("enclave: resized under load", resized()),
+        case!("enclave: a global agent makes way on its CPU", makes_way()),
         case!("enclave: CPUs that go offline and online", hotplugged()),
         case!("enclave: destroyed under load", destroyed()),
     ]
@@ -216,6 +217,50 @@ fn resized() -> Result<(), String> {
     succeeds(load)?;
     drop(hogs);
     ends_as_one(agent, "wide")
+}
+
+/// The CPU to which a thread of the agent is bound.
+fn polled(agent: &Running) -> Option<String> {
+    let threads = fs::read_dir(format!("/proc/{}/task", agent.0.id())).ok()?;
+    let cpus = threads.filter_map(|thread| {
+        let status = fs::read_to_string(thread.ok()?.path().join("status")).ok()?;
+        let mut lines = status.lines();
+        let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        Some(list.trim().to_owned())
+    });
+    cpus.into_iter().find(|list| list.parse::<u32>().is_ok())
+}
+
+/// Waits until something is so, for 20 s.
+fn until(is_so: impl Fn() -> bool) -> Result<(), ()> {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(20) {
+        if is_so() {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(50));
+    }
+    Err(())
+}
+
+/// A program that wants the CPU on which an agent polls gets it, and the agent polls elsewhere.
+fn makes_way() -> Result<(), String> {
+    for scheduler in ["sol", "wfq"] {
+        let agent = Running::start("moves", &["--global", "--cpus", "2-4", scheduler])?;
+        let load = begin(&load("moves", ["1", "100"]))?;
+        until(|| polled(&agent).is_some()).map_err(|()| format!("{scheduler} does not poll"))?;
+        let before = polled(&agent).ok_or("it polls no more")?;
+        let other = Hog::normal(Some(&before))?;
+        until(|| polled(&agent).is_some_and(|now| now != before))
+            .map_err(|()| format!("{scheduler} stays on CPU {before}"))?;
+        succeeds(load)?;
+        drop(other);
+        // The enclave's tasks have that CPU now.
+        let bound = Hog::of("moves", Some(&before))?;
+        run_all(&[bound])?;
+        ends_as_one(agent, "moves")?;
+    }
+    Ok(())
 }
 
 /// Agents of CPUs that go offline leave them, and come back.

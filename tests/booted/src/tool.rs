@@ -171,7 +171,7 @@ pub struct Hog(Child);
 impl Hog {
     /// A hog of the kernel's own class, with any affinity.
     pub fn plain() -> Result<Self, String> {
-        Self::spawn(None)
+        Self::normal(None)
     }
 
     /// A task that sleeps for a moment between two pieces of work, and therefore wakes repeatedly.
@@ -181,12 +181,13 @@ impl Hog {
 
     /// A hog of this policy, with this affinity.
     pub fn of(policy: &str, cpus: Option<&str>) -> Result<Self, String> {
-        let hog = Self::spawn(cpus)?;
+        let hog = Self::normal(cpus)?;
         baton(&["attach", policy, "--pid", &hog.pid()])?;
         Ok(hog)
     }
 
-    fn spawn(cpus: Option<&str>) -> Result<Self, String> {
+    /// A hog of the kernel's own scheduler, with this affinity.
+    pub fn normal(cpus: Option<&str>) -> Result<Self, String> {
         const LOOP: [&str; 3] = ["sh", "-c", "while :; do :; done"];
         let bound = cpus.map(|cpus| ["taskset", "-c", cpus]);
         Self::run(
