@@ -6,8 +6,8 @@
 //! 2. CPUs run the tasks that are due first. A task that becomes runnable preempts the one that is
 //!    due last, if that one is due later.
 //! 3. Tasks without a deadline run when no task with one waits, in turns.
-//! 4. A task that runs on after its deadline has none from the end of its slice until it next becomes
-//!    runnable, so it cannot keep the others waiting.
+//! 4. A task that runs on after its deadline has none from the end of its slice until it next
+//!    becomes runnable, so it cannot keep the others waiting.
 
 use baton_abi::{BatonHint, BatonMethod};
 use baton_agent::{Agent, Choice, Message, Scheduler};
@@ -68,7 +68,8 @@ struct Wish {
 struct Edf {
     /// By slot.
     wishes: Vec<Wish>,
-    /// By when they are due: from becoming runnable until they sleep.
+    /// The tasks that wait, in the order in which they are due. The due time of a task stays here
+    /// while it runs.
     tasks: Ranked<Due>,
 }
 

@@ -90,7 +90,8 @@ impl Scheduler for Search {
             if from == cpu || !agent.may_run(*slot, from) {
                 return true;
             }
-            // That CPU is asked in the same turn, or takes another task.
+            // If the CPU where it ran idles, the task is left to it: that CPU is asked in the same
+            // turn. If it gets another task there, it does not idle in the next turn.
             !agent.is_idle(from) && now.saturating_sub(since) >= Self::distance(agent, from, cpu)
         };
         let slot = self.tasks.iter().find(is_for)?;

@@ -7,8 +7,8 @@
 //! 3. A thread that has waited for [`LONGEST`] because of workers gets a slice of [`TURN`] on the
 //!    next CPU whose worker sleeps or has used its slice.
 //!
-//! After section 4.3 of the paper on ghOSt (SOSP '21), where Snap's workers poll beside threads that
-//! take all CPU time that they get.
+//! After section 4.3 of the paper on ghOSt (SOSP '21), where Snap's workers poll beside threads
+//! that take all CPU time that they get.
 
 use baton_abi::BatonStateType;
 use baton_agent::{Agent, Choice, Message, Scheduler};

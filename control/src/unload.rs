@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Takes a policy's tasks from it, stops the policy and unloads its module; with the last policy also
-//! the shim and the core. If the command is killed between two steps, repeating it does the rest.
+//! Takes a policy's tasks from it, stops the policy and unloads its module; with the last policy
+//! also the shim and the core. If the command is killed between two steps, repeating it does the
+//! rest.
 
 use baton_abi::BatonPolicyInfo;
 use rustix::io::Errno;

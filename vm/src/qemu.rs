@@ -134,7 +134,8 @@ pub fn arguments(m: &Machine) -> Vec<String> {
     let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
     match &m.accelerator {
         // One thread for all CPUs. With one thread for each, a CPU can hit the breakpoint that
-        // another sets while it patches a static key (as sched_ext is attached), and the guest dies.
+        // another sets while it patches a static key (as sched_ext is attached), and the guest
+        // dies.
         Accelerator::Fast => add("-accel", "tcg,thread=single".into()),
         Accelerator::Icount { shift } => {
             add("-accel", "tcg,thread=single".into());

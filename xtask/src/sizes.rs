@@ -17,8 +17,8 @@ const PAPER: &[(&str, usize)] = &[
     ("wfq", 646),
 ];
 
-/// The page with a table of these policies: each row has a policy, its lines of code, all lines, and
-/// the paper's.
+/// The page with a table of these policies: each row has a policy, its lines of code, all lines,
+/// and the paper's.
 const PAGE: &str = "docs/benchmarks.md";
 
 /// Lines of one policy.

@@ -12,8 +12,8 @@ use baton_control::report::table;
 const JUDGED: &str = "shinjuku";
 /// The loads at which it is compared, per cent.
 const AT: &[u64] = &[50, 70, 80];
-/// The loads that the curve of [`JUDGED`] in the simulator must have, per cent of the CPUs' time. They
-/// end at 80: near 100, waits grow without bound.
+/// The loads that the curve of [`JUDGED`] in the simulator must have, per cent of the CPUs' time.
+/// They end at 80: near 100, waits grow without bound.
 const CURVE: &[u64] = &[10, 20, 30, 40, 50, 60, 70, 75, 80];
 
 /// A bound on each value that `values` returns with its load.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The end of a schedule, which is one run of the checker. It checks the properties that show only after some time. There are no
-//! more random events, and the CPUs take turns, one tick each.
+//! The end of a schedule, which is one run of the checker. It checks the properties that show only
+//! after some time. There are no more random events, and the CPUs take turns, one tick each.
 //!
 //! 1. No task wakes or sleeps. After [`CALM`] ticks, no CPU idles while a task waits that it could
 //!    run, and no idle CPU is still claimed (`claim_idle`) without having got a task.

@@ -85,8 +85,8 @@ pub struct Story {
 }
 
 impl Story {
-    /// The lines that matter. Locks are included only in the story of a deadlock, and repetitions
-    /// are shown once.
+    /// The lines that matter. Locks are included only in the story of a deadlock, or of a schedule
+    /// that went well. Repetitions are shown once.
     pub fn abridged(&self) -> Vec<Abridged<'_>> {
         let locks = self
             .finding
@@ -143,8 +143,8 @@ pub enum Abridged<'s> {
     },
 }
 
-/// How many of the first lines are repeated immediately, and how often in all. Returns one line and
-/// once if there is no repetition.
+/// The length, in lines, of the group at the beginning that repeats at once, and how often the
+/// group comes in all. A group counts if it comes at least three times; else the result is (1, 1).
 fn repeats(lines: &[Cow<'_, Line>]) -> (usize, usize) {
     let count = |period: usize| {
         lines
@@ -258,8 +258,8 @@ impl World {
         let places = trace
             .lines()
             .filter_map(|line| line.trim_start().strip_prefix("at "));
-        // The innermost frames are this crate's; the last of them is one of the functions in the
-        // policy's table.
+        // The innermost frames are this crate's. The outermost of those is a function in
+        // `table.rs`, by which the policy called its host.
         let is_given = |place: &&str| place.contains("src/table.rs:");
         let mut outer = places
             .skip_while(|place| !is_given(place))

@@ -43,8 +43,8 @@ pub enum AgentCommand {
     /// library now.
     ///
     /// The new version gets the state of the old one, and the tasks run on. The agent prints for
-    /// how long it answered nothing. Build the new version first: baton build POLICY. The signal USR1
-    /// does the same.
+    /// how long it answered nothing. Build the new version first: baton build POLICY. The signal
+    /// USR1 does the same.
     Upgrade {
         /// The enclave.
         enclave: String,

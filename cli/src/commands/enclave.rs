@@ -289,11 +289,11 @@ impl Shown {
         };
         let mut text = format!(
             "enclave {name}, {state}\n\
-             \x20 agent     {agent}; {attached} so far; processes of {users} may be its agent\n\
+             \x20 agent     {agent}; {attached} agents so far; processes of {users} may be its agent\n\
              \x20 tasks     {tasks}, of which {queued} wait for the agent\n\
              \x20 CPUs      {cpus}\n\
-             \x20 messages  {posted} to this agent; {lost} more found no room, which {entries} \
-             have for each CPU\n\
+             \x20 messages  {posted} to this agent; {lost} lost because a ring was full (each CPU's \
+             ring holds {entries})\n\
              \x20 picks     {picks}; {stale} transactions came too late or were refused\n\
              \x20 limit     no task waits longer than {limit_ms} ms for an agent that does not \
              answer\n"

@@ -293,8 +293,8 @@ fn orders(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     }
 }
 
-/// After all other changes to the policies that stay: a policy that cannot save its state is created
-/// anew when its flight recorder begins.
+/// After all other changes to the policies that stay: a policy that cannot save its state is
+/// created anew when its flight recorder begins.
 fn flights(is: &Config, to: &Config, steps: &mut Vec<Step>) {
     let before = |name: &str| find(is, name).map_or(0, Policy::flight);
     let changed = to

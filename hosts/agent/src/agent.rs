@@ -406,8 +406,8 @@ impl Agent {
         self.status.read(self.layout.tasks, slot as usize)
     }
 
-    /// Is the token of a message the task's newest, and not taken by a CPU? A refusal has no number:
-    /// it can be read after messages that are newer.
+    /// Is the token of a message the task's newest, and not taken by a CPU? A refusal has no
+    /// number: it can be read after messages that are newer.
     pub fn has_token(&self, message: &Message) -> bool {
         self.task(message.slot).token == message.token
     }

@@ -20,8 +20,9 @@ impl Inbox {
         }
     }
 
-    /// Hands all messages that are there now to `handle`, with the hint if one is about a hint. A message of a task whose earlier one is in a ring that is
-    /// read later waits for the next call: true if any was read.
+    /// Hands all messages that are there now to `handle`; one about a hint comes with its hint. If
+    /// an earlier message of the same task is in a ring that is read later in this call, a message
+    /// stays unread until the next call. Returns true if any was read.
     pub fn read(
         &mut self,
         agent: &Agent,
@@ -100,8 +101,9 @@ pub(crate) fn is_about_these(agent: &Agent, message: &Message, hint: &BatonHint)
     is_there(message.slot, message.pid) && is_there(hint.thread.wrapping_sub(1), message.named_pid)
 }
 
-/// Does a hint come next, after the messages that it follows? `seen` is the number of a slot's last
-/// message that was read.
+/// May a hint be handled now: have all messages been read that came before it, about its sender and
+/// about the thread that it names? `seen` returns the number of the last message that was read
+/// about a slot; `None`: nothing is waited for.
 pub(crate) fn follows(
     message: &Message,
     hint: &BatonHint,

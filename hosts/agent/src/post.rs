@@ -19,7 +19,7 @@ pub(crate) struct Post {
     turns: u32,
     /// The time at the last look, ns.
     looked: u64,
-    /// How often the thread had lost its CPU to others at that time.
+    /// How often the thread had lost its CPU to others, as of the last look that found a gap.
     switches: u64,
 }
 

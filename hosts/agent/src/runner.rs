@@ -132,8 +132,8 @@ impl Kicks {
     }
 }
 
-/// How often the agent of a CPU looks at the rings before it chooses a task: messages that keep coming
-/// do not keep its CPU from tasks. Those that are left are announced to it.
+/// How often the agent of a CPU looks at the rings before it chooses a task: messages that keep
+/// coming do not keep its CPU from tasks. Those that are left are announced to it.
 const ROUNDS: usize = 16;
 
 impl Runner {
@@ -266,8 +266,8 @@ impl Runner {
         }
     }
 
-    /// Answers the messages that are in the ring of a CPU now, up to one that another agent must come
-    /// before, and at most `left`, which is counted down.
+    /// Answers the messages that are in the ring of a CPU now, up to one that another agent must
+    /// come before, and at most `left`, which is counted down.
     fn read_ring(&self, own: usize, cpu: usize, kicks: &mut Kicks, left: &mut usize) {
         let mut unread = self.agent().unread(cpu);
         while *left > 0 && unread > 0 {

@@ -253,8 +253,8 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
         has_read
     }
 
-    /// Fills the standby ring. A CPU sets `wants` before it looks into the ring for the last time, so
-    /// either it finds the new offer, or `wake_one` sees that the CPU is idle.
+    /// Fills the standby ring. A CPU sets `wants` before it looks into the ring for the last time,
+    /// so either it finds the new offer, or `wake_one` sees that the CPU is idle.
     fn fill(&mut self) {
         while self.agent.can_offer() {
             let Some(Offer { token, expected }) = self.scheduler.offer(&self.agent) else {
@@ -337,8 +337,8 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
         }
     }
 
-    /// Commits what was collected. If a token is refused but still valid, the scheduler gets it again
-    /// by `ready`. Stale and unknown tokens do not come back.
+    /// Commits what was collected. If a token is refused but still valid, the scheduler gets it
+    /// again by `ready`. Stale and unknown tokens do not come back.
     fn flush(&mut self) {
         let mut commits = std::mem::take(&mut self.commits);
         // Fails only when the session has ended.
@@ -387,8 +387,8 @@ impl<A: Deref<Target = Agent> + Clone, S: Scheduler> Poller<A, S> {
         self.lost = self.agent.lost();
         self.scheduler.reset(&self.agent);
         // Each waiting transaction is withdrawn: the scheduler hears of its task again, and chooses
-        // anew. Tasks whose transaction a CPU is taking, or that are in the standby ring, are placed
-        // already, and are not reported.
+        // anew. Tasks whose transaction a CPU is taking, or that are in the standby ring, are
+        // placed already, and are not reported.
         let cpus = 0..self.agent.nr_cpus();
         let claimed = cpus.filter_map(|cpu| {
             self.agent.withdraw(cpu);

@@ -8,15 +8,17 @@
 //! 2. A CPU with nothing to run takes the first task of the queue that may run there.
 //! 3. A task that has run for a slice (`slice`, 10 us; 5 us to 100 ms) is preempted by a timer if
 //!    another task is in the queue. It is then *long* until it sleeps, or until it has been
-//!    preempted `patience` times in a row before it had another slice. The second case gives a task
-//!    that would soon sleep the time to do so. A short task is not preempted before its slice is
-//!    over, a long one at any time for a task in the queue. While no task waits, no timer is set.
+//!    preempted `patience` times in succession, each time before it had run for a whole slice. The
+//!    second case gives a task that would soon sleep the time to do so. A short task is not
+//!    preempted before its slice is over, a long one at any time for a task in the queue. While no
+//!    task waits, no timer is set.
 //! 4. When a short task has to wait, one CPU makes room for it: one that had nothing to run when it
 //!    was last asked (a later policy's task may run there), else one whose task is long or has run
 //!    for a slice. If there is no such CPU, a timer is set for when the first CPU can make room. No
 //!    timer is set if the waker says that it is about to sleep, nor for a woken or new task that is
-//!    bound to one CPU, as nothing is known of its waker. The next task that comes looks again in
-//!    these cases, or the tick does. A long task gets room only on a CPU that had nothing to run.
+//!    bound to one CPU, as nothing is known of its waker. Without a timer, the search is
+//!    repeated when the next task is queued, or a CPU whose task has run for a slice makes room at
+//!    its tick. A long task gets room only on a CPU that had nothing to run.
 //! 5. Long tasks wait in a queue of their own. It is served when the other is empty, in turns of
 //!    `turn` (4 ms) that the tick ends. Tasks of positive nice values wait there from the start.
 //! 6. No task starves: a CPU that has picked `patience` (50) tasks of the queue in a row picks the
@@ -125,7 +127,7 @@ impl Shinjuku {
     /// Makes a CPU ask for a task.
     fn send_for(&self, ctx: &Ctx<'_>, cpu: Cpu) {
         self.shared.running[cpu].sent_for.store(true, Relaxed);
-        // A call kicks one CPU at most, so there is room.
+        // A call kicks one CPU at most, so the kick is not refused.
         let _ = ctx.kick(cpu, Kick::Preempt);
     }
 
@@ -143,9 +145,9 @@ impl Shinjuku {
         };
         match left {
             0 => self.send_for(ctx, cpu),
-            // This replaces the timer of the current CPU. The old timer would expire later, unless
-            // it was set for a CPU that this task may not use. That CPU is then late by a slice at
-            // most.
+            // This replaces the timer of the current CPU. `due` is the earliest time of all CPUs
+            // that this task may use, so nothing is lost if the old timer was set for one of them.
+            // If it was set for another CPU, that CPU makes room late, by a slice at most.
             left if is_short && timed => ctx.arm_timer(left),
             _ => {}
         }

@@ -5,8 +5,9 @@
 //! 1. A task's *vruntime* grows by the CPU time that it uses, times 1024, divided by its weight
 //!    (the kernel's table, by nice value).
 //! 2. Each CPU runs the task of its queue with the lowest vruntime. The CPU's own vruntime is the
-//!    highest at which a task was picked there, or ran on while none ahead of it waited. When a task
-//!    migrates, its distance to the vruntime of the old CPU becomes that to the one of the new CPU.
+//!    highest at which a task was picked there, or ran on while none ahead of it waited. When a
+//!    task migrates, its distance to the vruntime of the old CPU becomes that to the one of the new
+//!    CPU.
 //! 3. A woken task gets at least its CPU's vruntime less a credit (`credit`, 0.5 ms; less for a
 //!    task heavier than nice 0), so a sleep earns no more than that. A new task begins at its CPU's
 //!    vruntime plus `min_slice`, weighted as in rule 1.
@@ -27,11 +28,11 @@
 //!    preempted or restored. The idle CPU steals from that queue first.
 //! 8. No task starves, whatever the weights: every `look` (200 ms), a busy CPU looks through its
 //!    queue, and a task that is found waiting for the third time is next.
-//! 9. A woken task preempts the running task if the vruntime of the running task is ahead of its own
-//!    by more than `granularity` (0.5 ms; less for a woken task heavier than nice 0). Each CPU does
-//!    this at most once in `protection` (0.25 ms) for woken tasks that are not heavier than the
-//!    running one. A running task of nice 0 or heavier that has run for less than `protection` since
-//!    it woke up makes the first woken task wait that would preempt it. One that wakes up
+//! 9. A woken task preempts the running task if the vruntime of the running task is ahead of its
+//!    own by more than `granularity` (0.5 ms; less for a woken task heavier than nice 0). Each CPU
+//!    does this at most once in `protection` (0.25 ms) for woken tasks that are not heavier than
+//!    the running one. A running task of nice 0 or heavier that has run for less than `protection`
+//!    since it woke up makes the first woken task wait that would preempt it. One that wakes up
 //!    `protection` or more after that preempts. Short bursts are therefore not interrupted.
 //! 10. If no CPU is idle, a woken or new task stays where it last ran, unless another task waits
 //!     there. In that case it goes to the CPU among the nearest eight where the fewest tasks wait;

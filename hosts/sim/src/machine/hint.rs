@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hints of tasks, and their policy's replies: hosts/kernel/channel.c, for hints that are sent by a
-//! call.
+//! Hints of tasks, and replies of their policy. Models hosts/kernel/channel.c, but only hints that
+//! are sent by a system call.
 
 use baton_abi::{BatonHint, BatonHintAnswer};
 use baton_core::PolicyEntry;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A dispersive open loop: many requests of 4 us and few of 10 ms, served by a pool of workers. It
-//! models RocksDB as in Enoki (EuroSys '24, section 5.4), after ghOSt and Shinjuku: 99.5 % GET, 0.5 %
-//! range queries, 50 workers on 5 cores.
+//! models RocksDB as in Enoki (EuroSys '24, section 5.4), after ghOSt and Shinjuku: 99.5 % GET,
+//! 0.5 % range queries, 50 workers on 5 cores.
 //!
 //! Requests arrive as a Poisson process in one queue that the workers share. Each is an operation;
 //! the response is the time from its due time to its answer.
