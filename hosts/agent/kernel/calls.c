@@ -88,6 +88,17 @@ static void receive_agent(struct session *session, struct baton_ctx *ctx,
 	baton_add_kick(ctx, task->cpu, true);
 }
 
+/* The task waits on its waker's CPU. The agent hears where it ran. */
+static noinline void tell_following(struct session *session, const struct baton_ctx *ctx,
+				    const struct baton_task *task, struct called called, s32 prev)
+{
+	struct baton_task before = *task;
+
+	before.cpu = prev;
+	called.flags &= ~FOLLOWS;
+	tell_about(session, ctx, &before, called);
+}
+
 /* The token of a task is handed over. */
 static void receive(struct session *session, struct baton_ctx *ctx, const struct baton_task *task,
 		    enum baton_method method, baton_token token)
@@ -95,9 +106,8 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 	struct baton_agent_task *word = &session->tasks[task->slot];
 	struct waking *waking = &session->waking[task->slot];
 	struct served *served = &session->served[smp_processor_id()];
-	struct baton_task before;
 	struct called called;
-	bool goes_on;
+	bool goes_on, follows;
 
 	if (is_agent(word)) {
 		keep(session, word, token);
@@ -115,12 +125,6 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 	keep(session, word, token);
 	called = (struct called){ .method = method, .flags = waking->flags,
 				  .waker = waking->waker, .token = token };
-	if (waking->prev >= 0) {
-		/* It follows its waker. The agent hears where it ran. */
-		before = *task;
-		before.cpu = waking->prev;
-		task = &before;
-	}
 	/*
 	 * A task that leaves its CPU leaves it to a pick. So does a waker that is about to sleep.
 	 * The kernel does not say whether it is when it wakes a task that is bound to one CPU: then
@@ -129,8 +133,13 @@ static void receive(struct session *session, struct baton_ctx *ctx, const struct
 	goes_on = !(waking->flags & BATON_F_SYNC) && method != BATON_METHOD_TASK_PREEMPT &&
 		  method != BATON_METHOD_TASK_YIELD &&
 		  (waking->waker >= 0 || task->cpu != smp_processor_id());
-	*waking = (struct waking){ .waker = -1, .prev = -1 };
-	tell_about(session, ctx, task, called);
+	follows = waking->flags & FOLLOWS;
+	waking->flags = 0;
+	waking->waker = -1;
+	if (unlikely(follows))
+		tell_following(session, ctx, task, called, waking->prev);
+	else
+		tell_about(session, ctx, task, called);
 	baton_alert(session, ctx, task->cpu, goes_on);
 }
 
@@ -190,17 +199,18 @@ static u64 agent_select_task_rq(void *this, struct baton_ctx *ctx, const struct 
 {
 	struct session *session = this;
 
-	bool follows = (wake->flags & BATON_F_SYNC) && wake->waker_cpu >= 0 &&
-		       wake->waker_cpu != wake->prev_cpu && !READ_ONCE(session->is_per_cpu) &&
-		       READ_ONCE(session->cpus[wake->waker_cpu].online) &&
-		       may_run(session, task->slot, wake->waker_cpu);
+	struct waking *waking = &session->waking[task->slot];
 
-	session->waking[task->slot] = (struct waking){
-		.flags = wake->flags,
-		.waker = wake->waker_cpu,
-		.prev = follows ? wake->prev_cpu : -1,
-	};
-	return (u32)(follows ? wake->waker_cpu : wake->prev_cpu);
+	waking->flags = wake->flags;
+	waking->waker = wake->waker_cpu;
+	if (READ_ONCE(session->is_per_cpu) || !(wake->flags & BATON_F_SYNC) ||
+	    wake->waker_cpu < 0 || wake->waker_cpu == wake->prev_cpu ||
+	    !READ_ONCE(session->cpus[wake->waker_cpu].online) ||
+	    !may_run(session, task->slot, wake->waker_cpu))
+		return (u32)wake->prev_cpu;
+	waking->flags |= FOLLOWS;
+	waking->prev = wake->prev_cpu;
+	return (u32)wake->waker_cpu;
 }
 
 static void agent_task_blocked(void *this, struct baton_ctx *ctx, const struct baton_task *task)
@@ -252,7 +262,7 @@ static void leave(struct session *session, const struct baton_task *task)
 	if (is_agent(word))
 		lose_agent(session, task->slot);
 	WRITE_ONCE(word->flags, 0);
-	session->waking[task->slot] = (struct waking){ .waker = -1, .prev = -1 };
+	session->waking[task->slot] = (struct waking){ .waker = -1 };
 }
 
 static baton_token agent_task_departed(void *this, struct baton_ctx *ctx,

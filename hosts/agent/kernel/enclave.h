@@ -86,10 +86,12 @@ struct served {
 
 /* From the last select_task_rq of a task until its next message; by slot. */
 struct waking {
-	u16 flags;
+	u16 flags;	/* with FOLLOWS if the task left `prev` to follow its waker */
 	s16 waker;
-	s16 prev;	/* the CPU that the task left to follow its waker; -1 if it did not */
+	s16 prev;
+	u16 reserved;
 };
+#define FOLLOWS (1U << 15)	/* no flag of BATON_F_* */
 
 struct session {
 	struct enclave *enclave;

@@ -63,7 +63,7 @@ bool baton_memory_make(struct session *session, const struct baton_env *env)
 	for (i = 0; i < env->nr_cpus; i++)
 		session->cpus[i].online = env->cpus[i].online;
 	for (i = 0; i < env->max_tasks; i++)
-		session->waking[i] = (struct waking){ .waker = -1, .prev = -1 };
+		session->waking[i].waker = -1;
 	return true;
 }
 

@@ -289,6 +289,12 @@ static long session_ioctl(struct file *file, unsigned int cmd, unsigned long at)
 	void __user *user = (void __user *)at;
 	int err = -ESHUTDOWN;
 
+	/* The most frequent request. Only a thread that baton_serve() has accepted can wait. */
+	if (likely(cmd == BATON_AGENT_IOC_WAIT && session && !READ_ONCE(session->head->ended))) {
+		err = baton_serve_wait(session, at);
+		if (likely(err != -ESHUTDOWN))
+			return err;
+	}
 	if (cmd == BATON_AGENT_IOC_ATTACH)
 		return attach(file, user);
 	if (!session)

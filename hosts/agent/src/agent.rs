@@ -249,20 +249,24 @@ impl Agent {
     }
 
     /// Number of CPUs of the machine.
+    #[inline]
     pub fn nr_cpus(&self) -> usize {
         self.layout.nr_cpus as usize
     }
 
     /// Number of task slots.
+    #[inline]
     pub fn nr_slots(&self) -> u32 {
         self.layout.nr_slots
     }
 
+    #[inline]
     fn cpu_word(&self, cpu: usize, field: usize) -> &AtomicU32 {
         let at = cpu * size_of::<BatonAgentCpu>() + field;
         self.status.word(self.layout.cpus + at as u64)
     }
 
+    #[inline]
     fn transaction_word(&self, cpu: usize, field: usize) -> &AtomicU32 {
         let at = cpu * size_of::<BatonTransaction>() + field;
         self.shared.word(at as u64)
@@ -290,6 +294,7 @@ impl Agent {
 
     /// How many entries of a CPU's ring have not been read. A reader that goes on until there are
     /// none may never come to the other rings.
+    #[inline]
     pub fn unread(&self, cpu: usize) -> u32 {
         let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
         let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
@@ -297,6 +302,7 @@ impl Agent {
     }
 
     /// The next message in the ring of a CPU. It stays there until [`Agent::advance`].
+    #[inline]
     pub fn peek(&self, cpu: usize) -> Option<Message> {
         let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
         let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
@@ -320,6 +326,7 @@ impl Agent {
     }
 
     /// Removes the message that [`Agent::peek`] returned. Returns the number of its entries.
+    #[inline]
     pub fn advance(&self, cpu: usize, message: &Message) -> u32 {
         let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
         let entries = 1 + u32::from(message.method == BatonMethod::Hint as u16);
@@ -335,12 +342,14 @@ impl Agent {
     }
 
     /// Does the CPU wait for a task: its last pick found none, and no transaction is waiting?
+    #[inline]
     pub fn is_idle(&self, cpu: usize) -> bool {
         // In this order: a CPU that has taken a transaction wants nothing before that is done.
         !self.is_pending(cpu) && self.wants(cpu)
     }
 
     /// Has the last pick on this CPU found nothing to run?
+    #[inline]
     pub fn wants(&self, cpu: usize) -> bool {
         self.cpu_word(cpu, offset_of!(BatonAgentCpu, wants))
             .load(Relaxed)
@@ -359,11 +368,13 @@ impl Agent {
 
     /// Can the enclave's tasks run on this CPU? It is online, the enclave is asked there, and the
     /// agent does not poll there.
+    #[inline]
     pub fn is_online(&self, cpu: usize) -> bool {
         self.is_of_enclave(cpu) && cpu != self.own.load(Relaxed)
     }
 
     /// Is the CPU online, and is the enclave asked there?
+    #[inline]
     pub fn is_of_enclave(&self, cpu: usize) -> bool {
         self.cpu_word(cpu, offset_of!(BatonAgentCpu, online))
             .load(Relaxed)
@@ -388,12 +399,14 @@ impl Agent {
     }
 
     /// Did this CPU pick a task of the enclave last, other than its own agent?
+    #[inline]
     pub fn runs_task(&self, cpu: usize) -> bool {
         let running = self.cpu_word(cpu, offset_of!(BatonAgentCpu, running));
         running.load(Relaxed) != 0 && !self.runs_agent(cpu)
     }
 
     /// Did this CPU pick its own agent last?
+    #[inline]
     pub fn runs_agent(&self, cpu: usize) -> bool {
         let agent = self.cpu_word(cpu, offset_of!(BatonAgentCpu, agent));
         let running = self.cpu_word(cpu, offset_of!(BatonAgentCpu, running));
@@ -402,6 +415,7 @@ impl Agent {
     }
 
     /// The status word of the task in a slot.
+    #[inline]
     pub fn task(&self, slot: u32) -> BatonAgentTask {
         self.status.read(self.layout.tasks, slot as usize)
     }
@@ -421,7 +435,14 @@ impl Agent {
     }
 
     /// May the task in this slot use that CPU?
+    #[inline]
     pub fn may_run(&self, slot: u32, cpu: usize) -> bool {
+        cpu != self.own.load(Relaxed) && self.could_run(slot, cpu)
+    }
+
+    /// The same, also on the CPU on which the agent polls.
+    #[inline]
+    pub(crate) fn could_run(&self, slot: u32, cpu: usize) -> bool {
         if cpu >= self.nr_cpus() || slot >= self.nr_slots() {
             return false;
         }
@@ -429,10 +450,11 @@ impl Agent {
         let mask: u64 = self
             .status
             .read(self.layout.masks, slot as usize * words + cpu / 64);
-        mask & 1 << (cpu % 64) != 0 && self.is_online(cpu)
+        mask & 1 << (cpu % 64) != 0 && self.is_of_enclave(cpu)
     }
 
     /// Is a transaction of this CPU waiting to be taken?
+    #[inline]
     pub fn is_pending(&self, cpu: usize) -> bool {
         let state = self.transaction_word(cpu, offset_of!(BatonTransaction, state));
         let state = state.load(Acquire);
@@ -443,6 +465,7 @@ impl Agent {
     /// Has CPU `cpu` run the task of this token next, for `slice` ns (0 for the default). The CPU
     /// sees it when it next looks for a task; [`Agent::kick`] makes it do so. False if a
     /// transaction of that CPU is still waiting.
+    #[inline]
     pub fn commit(&self, cpu: usize, token: BatonToken, slice: u64) -> bool {
         if self.is_pending(cpu) {
             return false;
@@ -604,6 +627,7 @@ impl Agent {
 
     /// For the agent of a CPU: gives way until there are messages for the CPU, or for that long.
     /// `SHUTDOWN` when the enclave no longer asks this agent.
+    #[inline]
     pub fn wait(&self, longest: Option<Duration>) -> Result<(), Errno> {
         let file = self.device()?;
         let after = longest.map_or(0, |time| time.as_nanos().max(1) as usize);

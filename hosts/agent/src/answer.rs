@@ -2,16 +2,13 @@
 //! How a runner answers messages: calls of the policy, and transactions.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
 
 use baton_abi::*;
 
 use crate::agent::Message;
 use crate::gates::Held;
 use crate::inbox::is_about_these;
-use crate::post::Move;
 use crate::runner::{Kicks, Runner};
-use crate::version::PAUSE;
 
 /// The task that a message is about.
 fn task_of(message: &Message) -> BatonTask {
@@ -224,19 +221,6 @@ impl Runner {
         if !is_offline {
             self.has_new_cpu.store(true, Relaxed);
         }
-    }
-
-    /// The agent polls on another CPU than before.
-    pub(crate) fn moved(&self, moved: &Move, kicks: &mut Kicks) {
-        while !self.begin_turn(moved.to, kicks) {
-            thread::sleep(PAUSE);
-        }
-        self.plug(BatonMethod::CpuOffline, moved.to, kicks);
-        if self.agent().is_online(moved.from) {
-            self.plug(BatonMethod::CpuOnline, moved.from, kicks);
-        }
-        self.flush(kicks);
-        self.end_turn(moved.to);
     }
 
     /// A task of the enclave sent a hint.

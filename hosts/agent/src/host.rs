@@ -67,11 +67,12 @@ impl Services {
     }
 
     pub fn is_online(&self, cpu: usize) -> bool {
-        self.is_known(cpu) && self.agent.is_online(cpu)
+        // A global agent's own CPU is not known.
+        self.is_known(cpu) && self.agent.is_of_enclave(cpu)
     }
 
     pub fn may_run(&self, slot: u32, cpu: usize) -> bool {
-        self.is_known(cpu) && self.agent.may_run(slot, cpu)
+        self.is_known(cpu) && self.agent.could_run(slot, cpu)
     }
 
     pub fn is_idle(&self, cpu: usize) -> bool {

@@ -59,6 +59,7 @@ impl Map {
     }
 
     /// The place of element `index` of an array at `offset`. Panics outside of the mapping.
+    #[inline]
     fn place<T>(&self, offset: u64, index: usize) -> *mut T {
         let offset = offset as usize + index * size_of::<T>();
         assert!(
@@ -70,6 +71,7 @@ impl Map {
     }
 
     /// Reads a structure that the kernel may be writing. The parts may be of different times.
+    #[inline]
     pub fn read<T: Copy>(&self, offset: u64, index: usize) -> T {
         // SAFETY: Shared-memory. Every bit pattern is a value of the structures of integers that
         // are read here.
@@ -77,12 +79,14 @@ impl Map {
     }
 
     /// Writes a structure that the kernel may be reading.
+    #[inline]
     pub fn write<T: Copy>(&self, offset: u64, index: usize, value: T) {
         // SAFETY: Shared-memory. The mapping is writable where this is called.
         unsafe { self.place::<T>(offset, index).write_volatile(value) }
     }
 
     /// A word, for atomic access. `offset` is a multiple of four.
+    #[inline]
     pub fn word(&self, offset: u64) -> &AtomicU32 {
         // SAFETY: Shared-memory. The mapping is aligned to a page and lives as long as `self`.
         unsafe { AtomicU32::from_ptr(self.place(offset, 0)) }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The CPU on which a global agent polls. When another program wants that CPU, the agent hands it
-//! over and goes on where the enclave has a CPU that idles (ghOSt's hot handoff).
+//! over and goes on where the enclave has a CPU that idles (ghOSt's hot handoff). This is for
+//! schedulers that are written for agents: a policy may have queued tasks for that very CPU.
 
 use std::fs;
 
@@ -23,12 +24,6 @@ pub(crate) struct Post {
     switches: u64,
 }
 
-/// From one CPU to another.
-pub(crate) struct Move {
-    pub from: usize,
-    pub to: usize,
-}
-
 impl Post {
     /// This thread polls on the CPU of the agent.
     pub fn new(agent: &Agent) -> Result<Self, Errno> {
@@ -42,33 +37,37 @@ impl Post {
 
     /// Called in each turn. Moves the agent if it should, and if it can.
     #[inline]
-    pub fn look(&mut self, agent: &Agent) -> Option<Move> {
+    pub fn look(&mut self, agent: &Agent) {
         self.turns += 1;
         if self.turns < TURNS {
-            return None;
+            return;
         }
         self.turns = 0;
         let now = agent.now();
         let gap = now.saturating_sub(self.looked);
         self.looked = now;
-        if gap < GAP {
-            return None;
+        if gap >= GAP {
+            self.hand_over(agent);
         }
-        self.hand_over(agent)
     }
 
     #[cold]
-    fn hand_over(&mut self, agent: &Agent) -> Option<Move> {
+    fn hand_over(&mut self, agent: &Agent) {
         let before = std::mem::replace(&mut self.switches, switches());
         if before == self.switches {
             // Many messages, or a machine that stood still.
-            return None;
+            return;
         }
-        let from = agent.polls_on()?;
-        let to = (0..agent.nr_cpus()).find(|cpu| agent.is_online(*cpu) && agent.is_idle(*cpu))?;
+        let Some(from) = agent.polls_on() else {
+            return;
+        };
+        let idle = (0..agent.nr_cpus()).find(|cpu| agent.is_online(*cpu) && agent.is_idle(*cpu));
+        let Some(to) = idle else {
+            return;
+        };
         let others = (0..agent.nr_cpus()).filter(|cpu| agent.is_of_enclave(*cpu) && *cpu != to);
         if others.count() == 0 {
-            return None;
+            return;
         }
         agent.poll_on(to);
         // The CPU may have gone offline just now, or have taken a task from the standby ring, which
@@ -77,10 +76,8 @@ impl Post {
             agent.poll_on(from);
             // If that CPU is offline, too, the thread stays where it is.
             let _ = bind(from);
-            return None;
         }
         self.looked = agent.now();
-        Some(Move { from, to })
     }
 }
 

@@ -27,10 +27,9 @@ use crate::agent::{Agent, Failure, Message};
 use crate::gates::Gates;
 use crate::host::{self, Services};
 use crate::inbox::follows;
-use crate::post::Post;
 use crate::record::{self, Tape};
 use crate::scheduler::Polling;
-use crate::serve::{serve, PerCpu, Turn};
+use crate::serve::{bind, serve, PerCpu, Turn};
 use crate::session::{Ended, Open, RunError, Session};
 use crate::version::{NotUpgraded, Upgraded, Version, Versions, PAUSE};
 
@@ -194,16 +193,12 @@ impl Runner {
     }
 
     /// The loop of a global agent.
-    fn poll(&self, mut own: usize) -> Result<(), Errno> {
+    fn poll(&self, own: usize) -> Result<(), Errno> {
+        bind(own)?;
         record::use_lane(own);
         let mut kicks = self.kicks(None);
-        let mut post = Post::new(self.agent())?;
         while !self.is_over() && !self.agent().has_ended() && self.agent().lost() == 0 {
             self.poll_once(own, &mut kicks, usize::MAX);
-            if let Some(moved) = post.look(self.agent()) {
-                own = moved.to;
-                self.moved(&moved, &mut kicks);
-            }
             spin_loop();
         }
         Ok(())
@@ -241,8 +236,10 @@ impl Runner {
     /// Reads at most so many messages from the rings of all CPUs, and calls due timers.
     pub(crate) fn round(&self, own: usize, kicks: &mut Kicks, most: usize) -> Round {
         let (mut left, mut is_left) = (most, false);
-        for cpu in 0..self.agent().nr_cpus() {
-            if !self.agent().has_message(cpu) {
+        let cpus = self.agent().nr_cpus();
+        for cpu in 0..cpus {
+            let unread = self.agent().unread(cpu);
+            if unread == 0 {
                 continue;
             }
             let ring = if cpu == own {
@@ -255,9 +252,10 @@ impl Runner {
                 is_left = true;
                 continue;
             };
-            self.read_ring(own, cpu, kicks, &mut left);
+            self.read_ring(own, cpu, unread, kicks, &mut left);
             drop(ring);
-            is_left |= self.agent().has_message(cpu);
+            // Another agent may have been kept from the ring meanwhile.
+            is_left |= cpus > 1 && self.agent().has_message(cpu);
         }
         self.call_timers(kicks);
         Round {
@@ -266,10 +264,16 @@ impl Runner {
         }
     }
 
-    /// Answers the messages that are in the ring of a CPU now, up to one that another agent must
-    /// come before, and at most `left`, which is counted down.
-    fn read_ring(&self, own: usize, cpu: usize, kicks: &mut Kicks, left: &mut usize) {
-        let mut unread = self.agent().unread(cpu);
+    /// Answers messages in the ring of a CPU, up to one that another agent must come before: those
+    /// in the first `unread` entries, and at most `left`, which is counted down.
+    fn read_ring(
+        &self,
+        own: usize,
+        cpu: usize,
+        mut unread: u32,
+        kicks: &mut Kicks,
+        left: &mut usize,
+    ) {
         while *left > 0 && unread > 0 {
             let Some(message) = self.agent().peek(cpu) else {
                 break;
@@ -319,7 +323,7 @@ impl Runner {
 
     /// Has the CPU an agent of its own, or will it have one soon?
     pub(crate) fn is_served(&self, cpu: usize) -> bool {
-        self.mode == Mode::PerCpu && self.agent().is_online(cpu)
+        self.mode == Mode::PerCpu && self.agent().is_of_enclave(cpu)
     }
 
     /// The time until a CPU's timer expires.
@@ -495,7 +499,7 @@ impl PerCpu for Runner {
                 break;
             }
         }
-        let is_online = self.agent().is_online(cpu);
+        let is_online = self.agent().is_of_enclave(cpu);
         if is_online {
             self.choose(cpu, kicks);
         }
@@ -508,11 +512,12 @@ impl PerCpu for Runner {
         if has_new_cpu {
             self.has_new_cpu.store(false, Relaxed);
         }
-        let blocked = kicks.has_blocked_hint.then_some(PAUSE);
-        Some(Turn {
-            wait: self.time_left(cpu).into_iter().chain(blocked).min(),
-            has_new_cpu,
-        })
+        let left = self.time_left(cpu);
+        let wait = match kicks.has_blocked_hint {
+            false => left,
+            true => Some(left.map_or(PAUSE, |left| left.min(PAUSE))),
+        };
+        Some(Turn { wait, has_new_cpu })
     }
 
     fn lost(&self, cpu: usize, token: Option<BatonToken>) {

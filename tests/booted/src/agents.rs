@@ -458,19 +458,19 @@ fn hints() -> Result<(), String> {
 /// Without end, and so for a second.
 const FLOOD: &str = "timeout -s KILL 1 baton-booted --hints flood; true";
 
-/// How late a thread with a deadline runs beside others.
+/// How often a thread runs beside others, with a deadline and without.
 fn edf() -> Result<(), String> {
     let agent = serves("edf")?;
     let hogs = (0..4).map(|_| Hog::of("edf", None));
     let hogs: Vec<Hog> = hogs.collect::<Result<_, _>>()?;
     let due = |args: &[&str]| number(&[&["run", "-p", "edf", "--", BOOTED], args].concat());
-    // A slice is 20 ms, and four hogs have turns.
-    let without = due(&["--late", "500"])?;
-    check(without >= 10, || {
-        format!("without a deadline it waited {without} ms at most")
-    })?;
+    // A slice is 20 ms, and four hogs have turns. Other programs can keep the agent from its CPU for
+    // some milliseconds, so the longest wait says little.
+    let without = due(&["--naps", "500"])?;
     let with = due(&["--due", "500"])?;
-    check(with < 10, || format!("with a deadline it waited {with} ms"))?;
+    check(without < 60 && with > 3 * without.max(20), || {
+        format!("in 500 ms it ran {with} times with a deadline, and {without} times without")
+    })?;
     run_all(&hogs)?;
     ends_well("edf", agent)
 }
@@ -493,20 +493,16 @@ fn snap() -> Result<(), String> {
         let run = ["run", "-p", "snap", "--", BOOTED, "--echo", nice];
         number(&run)
     };
-    let other = echo("0")?;
-    check(other >= 10, || {
-        format!("as others, they took {other} ms for an answer at most")
-    })?;
-    let worker = echo("-10")?;
-    check(worker < 10, || {
-        format!("as workers, they took {worker} ms for an answer")
+    let (other, worker) = (echo("0")?, echo("-10")?);
+    check(other > 400 && worker < 160, || {
+        format!("40 answers took {worker} ms from workers, and {other} ms from others")
     })?;
     run_all(&hogs)?;
     ends_well("snap", agent)
 }
 
 /// Sends packets to a server in another thread over the loopback device, and waits for each answer.
-/// Both threads have this nice value. Prints the longest time for an answer, ms.
+/// Both threads have this nice value. Prints the time for all answers, ms.
 pub fn echo(nice: i32) -> Result<(), String> {
     const PACKETS: u64 = 40;
     let failed = |e: io::Error| format!("the socket: {e}");
@@ -525,13 +521,13 @@ pub fn echo(nice: i32) -> Result<(), String> {
         }
         Ok(())
     });
-    let mut longest = Duration::ZERO;
+    let mut sum = Duration::ZERO;
     for number in 0..PACKETS {
         let mut packet = number.to_le_bytes();
         let begun = Instant::now();
         client.send(&packet).map_err(failed)?;
         client.recv(&mut packet).map_err(failed)?;
-        longest = longest.max(begun.elapsed());
+        sum += begun.elapsed();
         check(packet == number.to_le_bytes(), || {
             format!("the answer to {number} is {packet:?}")
         })?;
@@ -539,11 +535,11 @@ pub fn echo(nice: i32) -> Result<(), String> {
     }
     let ended = served.join().map_err(|_| "the server panicked")?;
     ended.map_err(failed)?;
-    println!("{}", longest.as_millis());
+    println!("{}", sum.as_millis());
     Ok(())
 }
 
-/// Sleeps as [`late`] does, as a thread that is due within 1 ms.
+/// [`naps`] as a thread that is due within 1 ms.
 pub fn due(ms: u64) -> Result<(), String> {
     let mut queue = Queue::<Hint, Reply>::open("edf", 16).map_err(|e| e.to_string())?;
     let hint = Hint::Within {
@@ -555,7 +551,19 @@ pub fn due(ms: u64) -> Result<(), String> {
     check(reply == Some(Reply::Noted { ns: 1_000_000 }), || {
         format!("the reply is {reply:?}")
     })?;
-    late(ms)
+    naps(ms)
+}
+
+/// Sleeps for 1 ms again and again, and prints how often it could in this time.
+pub fn naps(ms: u64) -> Result<(), String> {
+    let begun = Instant::now();
+    let mut count = 0;
+    while begun.elapsed() < Duration::from_millis(ms) {
+        sleep(Duration::from_millis(1));
+        count += 1;
+    }
+    println!("{count}");
+    Ok(())
 }
 
 /// A policy whose rings overflow begins a new session, and no task is lost.

@@ -245,7 +245,7 @@ fn until(is_so: impl Fn() -> bool) -> Result<(), ()> {
 
 /// A program that wants the CPU on which an agent polls gets it, and the agent polls elsewhere.
 fn makes_way() -> Result<(), String> {
-    for scheduler in ["sol", "wfq"] {
+    for scheduler in ["sol", "search"] {
         let agent = Running::start("moves", &["--global", "--cpus", "2-4", scheduler])?;
         let load = begin(&load("moves", ["1", "100"]))?;
         until(|| polled(&agent).is_some()).map_err(|()| format!("{scheduler} does not poll"))?;

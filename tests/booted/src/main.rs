@@ -150,6 +150,11 @@ fn main() -> ExitCode {
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
             ));
         }
+        if arg == "--naps" {
+            return end_with(agents::naps(
+                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
+            ));
+        }
         if arg == "--due" {
             return end_with(agents::due(
                 args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
