@@ -98,7 +98,7 @@ impl Scheduler for Edf {
         }
         let within = wish.within;
         let due = match BatonMethod::of(u32::from(message.method)) {
-            BatonMethod::TaskNew | BatonMethod::TaskWakeup if within == 0 => NEVER,
+            _ if within == 0 => NEVER,
             BatonMethod::TaskNew | BatonMethod::TaskWakeup => agent.now().saturating_add(within),
             // It was runnable before.
             _ => self.due(agent, message.slot),

@@ -45,7 +45,7 @@ impl<R: Ord + Copy> Ranked<R> {
         self.tasks[slot as usize].rank
     }
 
-    /// Gives the task in a slot another rank, which does not wait.
+    /// Gives a task that does not wait another rank.
     pub fn set_rank(&mut self, slot: u32, rank: R) {
         debug_assert_eq!(self.tasks[slot as usize].token, 0, "its place would change");
         self.tasks[slot as usize].rank = rank;
@@ -118,7 +118,7 @@ impl<R: Ord + Copy> Ranked<R> {
             .find_map(|(rank, cpu)| Some((cpu, self.take_before(agent, cpu, rank)?)))
     }
 
-    /// Forgets who waits.
+    /// Forgets the tasks that wait.
     pub fn reset(&mut self) {
         self.queue.clear();
         for task in &mut self.tasks {

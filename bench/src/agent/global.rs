@@ -220,7 +220,8 @@ fn judge_message(message: &[Entry]) -> Option<(String, bool)> {
     let count = message.first()?.median;
     let holds = count <= MAX_MESSAGE;
     let text = format!(
-        "a message can be seen {count:.0} instructions after its task is runnable, bound {MAX_MESSAGE:.0}: {}",
+        "a message can be seen {count:.0} instructions after its task is runnable, \
+         bound {MAX_MESSAGE:.0}: {}",
         crate::judged::verdict(holds)
     );
     Some((text, holds))

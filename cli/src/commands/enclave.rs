@@ -289,7 +289,8 @@ impl Shown {
         };
         let mut text = format!(
             "enclave {name}, {state}\n\
-             \x20 agent     {agent}; {attached} agents so far; processes of {users} may be its agent\n\
+             \x20 agent     {agent}; {attached} agents so far; processes of {users} may be \
+             its agent\n\
              \x20 tasks     {tasks}, of which {queued} wait for the agent\n\
              \x20 CPUs      {cpus}\n\
              \x20 messages  {posted} to this agent; {lost} lost because a ring was full (each CPU's \
