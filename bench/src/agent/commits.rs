@@ -66,8 +66,9 @@ struct Waiting<'a> {
 impl Waiting<'_> {
     fn read(&mut self) {
         for cpu in 0..self.agent.nr_cpus() {
-            while let Some(message) = self.agent.peek(cpu) {
-                self.agent.advance(cpu, &message);
+            let mut ring = self.agent.ring(cpu);
+            while let Some(message) = ring.message() {
+                ring.advance(&message);
                 match BatonMethod::of(u32::from(message.method)) {
                     BatonMethod::TaskBlocked => drop(self.tokens.remove(&message.cpu)),
                     _ if message.token != 0 => drop(self.tokens.insert(message.cpu, message.token)),

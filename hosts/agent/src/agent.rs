@@ -17,6 +17,7 @@ use rustix::mm::ProtFlags;
 use rustix::time::{clock_gettime, ClockId};
 
 use crate::map::Map;
+use crate::ring::Ring;
 
 /// A call of the enclave's policy.
 pub type Message = BatonMessage;
@@ -292,46 +293,14 @@ impl Agent {
         posted.load(Acquire) != read.load(Relaxed)
     }
 
-    /// How many entries of a CPU's ring have not been read. A reader that goes on until there are
-    /// none may never come to the other rings.
+    /// The ring of a CPU.
     #[inline]
-    pub fn unread(&self, cpu: usize) -> u32 {
+    pub fn ring(&self, cpu: usize) -> Ring<'_> {
         let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
         let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
-        posted.load(Acquire).wrapping_sub(read.load(Relaxed))
-    }
-
-    /// The next message in the ring of a CPU. It stays there until [`Agent::advance`].
-    #[inline]
-    pub fn peek(&self, cpu: usize) -> Option<Message> {
-        let posted = self.cpu_word(cpu, offset_of!(BatonAgentCpu, posted));
-        let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
-        let at = read.load(Relaxed);
-        if posted.load(Acquire) == at {
-            return None;
-        }
         let entries = self.layout.entries as usize;
-        let index = cpu * entries + (at as usize & (entries - 1));
-        Some(self.status.read(self.layout.rings, index))
-    }
-
-    /// The hint of a message about one, which is the next in the ring of a CPU.
-    pub fn hint(&self, cpu: usize) -> BatonHint {
-        let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
-        let at = read.load(Relaxed).wrapping_add(1) as usize;
-        let entries = self.layout.entries as usize;
-        let index = cpu * entries + (at & (entries - 1));
-        let offset = (index * size_of::<BatonMessage>()) as u64;
-        self.status.read(self.layout.rings + offset, 0)
-    }
-
-    /// Removes the message that [`Agent::peek`] returned. Returns the number of its entries.
-    #[inline]
-    pub fn advance(&self, cpu: usize, message: &Message) -> u32 {
-        let read = self.transaction_word(cpu, offset_of!(BatonTransaction, read));
-        let entries = 1 + u32::from(message.method == BatonMethod::Hint as u16);
-        read.store(read.load(Relaxed).wrapping_add(entries), Release);
-        entries
+        let entries = self.status.array(self.layout.rings, cpu, entries);
+        Ring::new(entries, read, posted.load(Acquire))
     }
 
     /// Removes all messages from the ring of a CPU.

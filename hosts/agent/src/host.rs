@@ -111,7 +111,7 @@ impl Held {
         held.iter().any(|lock| lock.get() == address)
     }
 
-    /// Adds a lock. There is room, as [`AgentHost::lock`] sees to it.
+    /// Adds a lock. There is room: see [`lock_slowly`].
     fn push(&self, address: usize) {
         let count = self.count.get();
         self.addresses[count].set(address);
@@ -206,40 +206,44 @@ pub(crate) fn with<R>(f: impl FnOnce(&Services) -> R) -> R {
     f(unsafe { SERVICES.get().as_ref() }.expect("a policy is called by a runner"))
 }
 
+/// Takes a lock, if the call may have it and gets it in time.
+#[cold]
+#[inline(never)]
+fn lock_slowly(word: &AtomicU32) -> bool {
+    let address = ptr::from_ref(word) as usize;
+    if HELD.with(|held| held.contains(address)) {
+        return fail(
+            BatonFaultKind::Deadlock,
+            "the lock is held by this call already",
+        );
+    }
+    if HELD.with(|held| held.count.get()) >= BATON_MAX_LOCKS {
+        return fail(BatonFaultKind::Deadlock, "a call may hold 31 locks at once");
+    }
+    let mut turns = 0_u32;
+    let mut begun = None;
+    while !AgentHost::try_lock(word) {
+        spin_loop();
+        turns += 1;
+        if turns.is_multiple_of(TURNS)
+            && begun.get_or_insert_with(Instant::now).elapsed() > LOCK_TIMEOUT
+        {
+            return fail(
+                BatonFaultKind::LockTimeout,
+                "the lock was not released for 250 ms",
+            );
+        }
+    }
+    true
+}
+
 pub(crate) struct AgentHost;
 
 impl NativeHost for AgentHost {
     fn lock(word: &AtomicU32) -> bool {
-        let address = ptr::from_ref(word) as usize;
-        let count = HELD.with(|held| held.count.get());
-        // Most calls hold one lock at a time.
-        if count == 0 && Self::try_lock(word) {
-            return true;
-        }
-        if HELD.with(|held| held.contains(address)) {
-            return fail(
-                BatonFaultKind::Deadlock,
-                "the lock is held by this call already",
-            );
-        }
-        if count >= BATON_MAX_LOCKS {
-            return fail(BatonFaultKind::Deadlock, "a call may hold 31 locks at once");
-        }
-        let mut turns = 0_u32;
-        let mut begun = None;
-        while !Self::try_lock(word) {
-            spin_loop();
-            turns += 1;
-            if turns.is_multiple_of(TURNS)
-                && begun.get_or_insert_with(Instant::now).elapsed() > LOCK_TIMEOUT
-            {
-                return fail(
-                    BatonFaultKind::LockTimeout,
-                    "the lock was not released for 250 ms",
-                );
-            }
-        }
-        true
+        // Most calls hold one lock at a time, and find it free.
+        let is_first = HELD.with(|held| held.count.get() == 0);
+        (is_first && Self::try_lock(word)) || lock_slowly(word)
     }
 
     fn try_lock(word: &AtomicU32) -> bool {

@@ -40,14 +40,11 @@ impl Inbox {
     ) -> bool {
         let mut count = 0;
         for cpu in 0..agent.nr_cpus() {
-            let mut unread = agent.unread(cpu);
-            while unread > 0 {
-                let Some(message) = agent.peek(cpu) else {
-                    break;
-                };
+            let mut ring = agent.ring(cpu);
+            while let Some(message) = ring.message() {
                 let slot = message.slot as usize;
                 if message.method == BatonMethod::Hint as u16 {
-                    let hint = agent.hint(cpu);
+                    let hint = ring.hint();
                     if !self.has_read_before(&message, &hint) {
                         break;
                     }
@@ -67,7 +64,7 @@ impl Inbox {
                         _ => {}
                     }
                 }
-                unread = unread.saturating_sub(agent.advance(cpu, &message));
+                ring.advance(&message);
                 count += 1;
                 if count == most {
                     return true;

@@ -5,6 +5,7 @@
 //! reference to the memory is made except to atomics.
 
 use std::fs::File;
+use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
@@ -61,13 +62,28 @@ impl Map {
     /// The place of element `index` of an array at `offset`. Panics outside of the mapping.
     #[inline]
     fn place<T>(&self, offset: u64, index: usize) -> *mut T {
-        let offset = offset as usize + index * size_of::<T>();
-        assert!(
-            offset + size_of::<T>() <= self.size,
-            "{offset} is outside of the mapping"
-        );
-        // SAFETY: Shared-memory. It is inside, by the assertion.
+        self.places(offset as usize + index * size_of::<T>(), 1)
+    }
+
+    /// The place of so many elements. Panics outside of the mapping.
+    #[inline]
+    fn places<T>(&self, offset: usize, count: usize) -> *mut T {
+        if offset + count * size_of::<T>() > self.size {
+            outside(offset);
+        }
+        // SAFETY: Shared-memory. It is inside, by the comparison.
         unsafe { self.at.add(offset) }.cast()
+    }
+
+    /// The `number`th array of `count` elements at `offset`.
+    #[inline]
+    pub fn array<T: Copy>(&self, offset: u64, number: usize, count: usize) -> Array<'_, T> {
+        let offset = offset as usize + number * count * size_of::<T>();
+        Array {
+            first: self.places(offset, count),
+            count,
+            map: PhantomData,
+        }
     }
 
     /// Reads a structure that the kernel may be writing. The parts may be of different times.
@@ -91,6 +107,44 @@ impl Map {
         // SAFETY: Shared-memory. The mapping is aligned to a page and lives as long as `self`.
         unsafe { AtomicU32::from_ptr(self.place(offset, 0)) }
     }
+}
+
+/// Structures that the kernel may be writing.
+pub(crate) struct Array<'a, T> {
+    first: *const T,
+    count: usize,
+    map: PhantomData<&'a Map>,
+}
+
+impl<T: Copy> Array<'_, T> {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Reads an element. The parts may be of different times. Panics outside of the array.
+    #[inline]
+    pub fn read(&self, index: usize) -> T {
+        self.read_as(index)
+    }
+
+    /// Reads another structure at the place of an element.
+    #[inline]
+    pub fn read_as<U: Copy>(&self, index: usize) -> U {
+        const { assert!(size_of::<U>() <= size_of::<T>() && align_of::<U>() <= align_of::<T>()) }
+        if index >= self.count {
+            outside(index);
+        }
+        // SAFETY: Shared-memory. It is inside, by the comparison. Every bit pattern is a value of
+        // the structures of integers that are read here.
+        unsafe { self.first.add(index).cast::<U>().read_volatile() }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn outside(place: usize) -> ! {
+    panic!("{place} is outside of the mapping");
 }
 
 impl Drop for Map {

@@ -28,6 +28,7 @@ use crate::gates::Gates;
 use crate::host::{self, Services};
 use crate::inbox::follows;
 use crate::record::{self, Tape};
+use crate::ring::Ring;
 use crate::scheduler::Polling;
 use crate::serve::{bind, serve, PerCpu, Turn};
 use crate::session::{Ended, Open, RunError, Session};
@@ -238,22 +239,21 @@ impl Runner {
         let (mut left, mut is_left) = (most, false);
         let cpus = self.agent().nr_cpus();
         for cpu in 0..cpus {
-            let unread = self.agent().unread(cpu);
-            if unread == 0 {
+            if !self.agent().has_message(cpu) {
                 continue;
             }
-            let ring = if cpu == own {
+            let gate = if cpu == own {
                 Some(self.rings.enter(cpu))
             } else {
                 self.rings.try_enter(cpu)
             };
-            let Some(ring) = ring else {
+            let Some(gate) = gate else {
                 // Another agent reads this ring, and looks again when it has finished.
                 is_left = true;
                 continue;
             };
-            self.read_ring(own, cpu, unread, kicks, &mut left);
-            drop(ring);
+            self.read_ring(own, self.agent().ring(cpu), kicks, &mut left);
+            drop(gate);
             // Another agent may have been kept from the ring meanwhile.
             is_left |= cpus > 1 && self.agent().has_message(cpu);
         }
@@ -264,22 +264,15 @@ impl Runner {
         }
     }
 
-    /// Answers messages in the ring of a CPU, up to one that another agent must come before: those
-    /// in the first `unread` entries, and at most `left`, which is counted down.
-    fn read_ring(
-        &self,
-        own: usize,
-        cpu: usize,
-        mut unread: u32,
-        kicks: &mut Kicks,
-        left: &mut usize,
-    ) {
-        while *left > 0 && unread > 0 {
-            let Some(message) = self.agent().peek(cpu) else {
+    /// Answers messages in a ring, up to one that another agent must come before: at most `left`,
+    /// which is counted down.
+    fn read_ring(&self, own: usize, mut ring: Ring<'_>, kicks: &mut Kicks, left: &mut usize) {
+        while *left > 0 {
+            let Some(message) = ring.message() else {
                 break;
             };
             if message.method == BatonMethod::Hint as u16 {
-                let hint = self.agent().hint(cpu);
+                let hint = ring.hint();
                 let seen = |slot: u32| Some(self.seen.get(slot as usize)?.load(SeqCst));
                 if !follows(&message, &hint, seen) {
                     // Nothing else has this agent look again.
@@ -297,7 +290,7 @@ impl Runner {
                 // again, or this one finds that message in its next round.
                 self.seen[message.slot as usize].store(message.sequence, SeqCst);
             }
-            unread = unread.saturating_sub(self.agent().advance(cpu, &message));
+            ring.advance(&message);
             *left -= 1;
         }
     }
@@ -351,6 +344,7 @@ impl Runner {
     }
 
     /// Makes one call of the policy. `None` if it was abandoned: the session then ends.
+    #[inline]
     pub(crate) fn call(
         &self,
         version: &Version,
@@ -361,45 +355,80 @@ impl Runner {
         a: Arg<'_>,
         b: Arg<'_>,
     ) -> Option<u64> {
-        let tape = self.services.tape.as_ref();
-        let turn = tape.map(Tape::turn);
+        if let Some(tape) = &self.services.tape {
+            return self.call_on_tape(tape, version, method, cpu, pid, ctx, (a, b));
+        }
         if self.failure.get().is_some() {
             return None;
-        }
-        if let Some(tape) = tape {
-            ctx.now = self.agent().now();
-            tape.begin(method, ctx, &a, &b);
         }
         let answer = host::enter(&self.services, cpu, || {
             version.instance.call(method, ctx, a, b)
         });
-        let is_kept = answer != BATON_ABORTED && host::forgot_a_lock();
-        if let Some(tape) = tape {
-            if is_kept {
-                tape.fail(BatonFaultKind::Deadlock);
+        if answer == BATON_ABORTED || host::forgot_a_lock() {
+            if let Some(failure) = self.fail_call(answer, method, pid) {
+                self.report(failure);
             }
-            tape.end(answer, ctx);
+            return None;
         }
+        Some(answer)
+    }
+
+    /// As [`Runner::call`], with a recording.
+    #[cold]
+    #[inline(never)]
+    fn call_on_tape(
+        &self,
+        tape: &Tape,
+        version: &Version,
+        method: BatonMethod,
+        cpu: usize,
+        pid: u32,
+        ctx: &mut BatonCtx,
+        (a, b): (Arg<'_>, Arg<'_>),
+    ) -> Option<u64> {
+        let turn = tape.turn();
+        if self.failure.get().is_some() {
+            return None;
+        }
+        ctx.now = self.agent().now();
+        tape.begin(method, ctx, &a, &b);
+        let answer = host::enter(&self.services, cpu, || {
+            version.instance.call(method, ctx, a, b)
+        });
+        let is_kept = answer != BATON_ABORTED && host::forgot_a_lock();
+        if is_kept {
+            tape.fail(BatonFaultKind::Deadlock);
+        }
+        tape.end(answer, ctx);
+        if answer == BATON_ABORTED || is_kept {
+            let failure = self.fail_call(answer, method, pid);
+            drop(turn);
+            if let Some(failure) = failure {
+                self.report(failure);
+            }
+            return None;
+        }
+        Some(answer)
+    }
+
+    /// The call that has just ended on this thread was abandoned, or returned with a lock held.
+    /// Nobody calls the policy after that. The first failure is the one that counts: `Some` if it
+    /// is this one, and must be reported.
+    #[cold]
+    #[inline(never)]
+    fn fail_call(&self, answer: u64, method: BatonMethod, pid: u32) -> Option<&Failure> {
         let fault = if answer == BATON_ABORTED {
             host::take_fault()
-        } else if is_kept {
+        } else {
             Some(host::Fault {
                 kind: BatonFaultKind::Deadlock,
                 file: String::new(),
                 line: 0,
                 message: "the call returned with a lock held; was its guard forgotten?".into(),
             })
-        } else {
-            return Some(answer);
         };
-        let failure = failure_of(fault, method, pid);
-        // The first failure is the one that counts, and nobody calls the policy after it.
-        let is_first = self.failure.set(failure.clone()).is_ok();
-        drop(turn);
-        if is_first {
-            self.report(&failure);
-        }
-        None
+        let is_first = self.failure.set(failure_of(fault, method, pid)).is_ok();
+        self.failure.get().filter(|_| is_first)
     }
 
     /// Reports the policy's failure at once: its tasks go on under the fallback.

@@ -706,9 +706,10 @@ pub fn hostile_agent(seconds: u64) -> Result<(), String> {
                 _ => {
                     let _ = agent.wait(Some(Duration::from_nanos(next() % 1000)));
                     // So that the session goes on.
-                    for _ in 0..100 {
-                        for cpu in 0..agent.nr_cpus() {
-                            agent.advance(cpu, &Default::default());
+                    for cpu in 0..agent.nr_cpus() {
+                        let mut ring = agent.ring(cpu);
+                        for _ in 0..100 {
+                            ring.advance(&Default::default());
                         }
                     }
                 }
