@@ -3,6 +3,7 @@
 //! sources and the built files, runs the build scripts, and detects outdated files.
 
 pub mod guest;
+pub mod language;
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -67,8 +68,18 @@ pub struct Policy {
 
 impl Policy {
     /// Finds a policy. `text` is a path, a name in policies/ or policies/testing/ of the source
-    /// tree, or a name in the current directory.
+    /// tree, or a name in the current directory. A path may be that of a source in Baton's
+    /// language, which is then compiled.
     pub fn find(text: &str) -> Result<Self> {
+        if text.ends_with(".baton") {
+            return match Path::new(text).is_file() {
+                true => language::find(Path::new(text)),
+                false => Err(Error::user(
+                    format!("there is no file {text}"),
+                    "check the path",
+                )),
+            };
+        }
         let tree = source()?.join("policies");
         let dashed = text.replace('_', "-");
         let candidates = match text.contains('/') || text == "." {
@@ -88,6 +99,9 @@ impl Policy {
                 "check the name, give a path, or begin one: baton new NAME",
             ));
         };
+        if let Some(source) = language::source_of(dir) {
+            return language::find(&source);
+        }
         let dir = fs::canonicalize(dir)
             .map_err(|e| Error::file(format!("reading {}", dir.display()), &e))?;
         let name = match fs::read_to_string(dir.join("Cargo.toml")) {
@@ -343,13 +357,18 @@ impl Target<'_> {
         let tree = source()?;
         let mut sources = match self {
             Target::Native(_) | Target::Checked(_) | Target::Debuggable(_) => {
-                vec![tree.join("hosts/native"), tree.join("policy")]
+                vec![
+                    tree.join("hosts/native"),
+                    tree.join("policy"),
+                    tree.join("lang/machine"),
+                ]
             }
             Target::Core | Target::Agent | Target::Policy(_) => {
                 vec![
                     tree.join("hosts/core"),
                     tree.join("hosts/kernel"),
                     tree.join("policy"),
+                    tree.join("lang/machine"),
                 ]
             }
         };

@@ -4,7 +4,7 @@
 use crate::{
     clients, edges, figures,
     files::{self, File},
-    header, linked, pages, rules, safety, sizes,
+    header, language, linked, pages, rules, safety, sizes,
     steps::{cargo, run_all, Step},
     Result,
 };
@@ -15,6 +15,7 @@ const STEPS: &[Step] = &[
     ("house rules", house_rules),
     ("allowed dependencies", allowed_edges),
     ("generated headers", header::check),
+    ("policies in Baton's language", language::check),
     ("examples in the docs", clients::check),
     ("list of policies for tests", linked::check),
     ("pages of policies", policy_pages),

@@ -10,6 +10,7 @@ mod figures;
 mod files;
 mod header;
 mod kernels;
+mod language;
 mod linked;
 mod pages;
 mod python;
@@ -40,6 +41,7 @@ usage: cargo xtask COMMAND
   kernels  fetches the kernels of Debian's archive, tries each, and writes the table of \
   docs/kernel-policy.md
   policies writes the list of policies for tests, tests/linked, anew from their manifests
+  language writes the policies in Rust that are made from policies/*/*.baton anew
   header   writes policy/c/baton.h anew from policy/abi
   figures  draws docs/policies/figures anew from the tables of the pages";
 
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
             ["check"] => Box::new(check::check),
             ["test"] => Box::new(steps::test),
             ["policies"] => Box::new(linked::write),
+            ["language"] => Box::new(language::write),
             ["header"] => Box::new(header::write),
             ["kernels"] => Box::new(kernels::all),
             ["flavours"] => Box::new(kernels::all_flavours),

@@ -9,6 +9,7 @@ macro_rules! each_sound_policy {
     ($call:ident) => {
         $call!(arbiter);
         $call!(central);
+        $call!(cfs_cwc_flat);
         $call!(cfs_like);
         $call!(echo);
         $call!(eevdf_like);
@@ -18,6 +19,7 @@ macro_rules! each_sound_policy {
         $call!(relay_v2);
         $call!(shinjuku);
         $call!(template);
+        $call!(ule_cwc);
         $call!(wfq);
     };
 }
@@ -39,6 +41,14 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: central,
         policy: central,
+    },
+    Linked {
+        name: "cfs_cwc_flat",
+        sound: true,
+        excludes: &[],
+        replies: &[],
+        next: cfs_cwc_flat,
+        policy: cfs_cwc_flat,
     },
     Linked {
         name: "cfs_like",
@@ -121,6 +131,14 @@ pub const POLICIES: &[Linked] = &[
         policy: template,
     },
     Linked {
+        name: "ule_cwc",
+        sound: true,
+        excludes: &[],
+        replies: &[],
+        next: ule_cwc,
+        policy: ule_cwc,
+    },
+    Linked {
         name: "wfq",
         sound: true,
         excludes: &[],
@@ -140,6 +158,7 @@ pub const POLICIES: &[Linked] = &[
 
 linked!(arbiter);
 linked!(central);
+linked!(cfs_cwc_flat);
 linked!(cfs_like);
 linked!(echo);
 linked!(eevdf_like);
@@ -150,5 +169,6 @@ linked!(relay_v1);
 linked!(relay_v2);
 linked!(shinjuku);
 linked!(template);
+linked!(ule_cwc);
 linked!(wfq);
 linked!(witness);

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Load balancing in three phases (Ipanema, section 3.2).
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use baton::{Cpu, Ctx, Kick, Schedulable};
+
+use crate::core::{At, Seen};
+use crate::rules::Rules;
+use crate::scheduler::Machine;
+use crate::set::CoreSet;
+use crate::thread::MOVING;
+
+/// The most threads that move from one core to another at once.
+const MOST_MOVED: usize = 8;
+
+/// Threads on their way to a core. Each has the queue that it goes to.
+struct Moving {
+    batons: [Option<(Schedulable, usize)>; MOST_MOVED],
+    count: usize,
+    load: i64,
+}
+
+/// A call that moves threads between cores.
+pub struct Balance<'m, 'c, R: Rules> {
+    pub(crate) machine: &'m Machine<R>,
+    pub(crate) ctx: &'c Ctx<'c>,
+    /// The core of the call.
+    pub(crate) core: Cpu,
+}
+
+impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
+    /// What is seen of other cores.
+    pub fn seen(&self) -> Seen<'m, 'c, R> {
+        self.seen_from(self.core)
+    }
+
+    fn seen_from(&self, from: Cpu) -> Seen<'m, 'c, R> {
+        Seen {
+            machine: self.machine,
+            ctx: self.ctx,
+            slot: None,
+            from,
+        }
+    }
+
+    /// Takes threads from other cores for `dst`, until it has enough or there is no core left to
+    /// take from.
+    pub fn steal_for(&mut self, dst: Cpu) {
+        let rules = &self.machine.rules;
+        if !self.ctx.is_online(dst) {
+            return;
+        }
+        let seen = self.seen_from(dst);
+        // Phase 1: observes. The proof does not need the order.
+        let mut stealable = CoreSet::new();
+        for &src in self.machine.topology.near(dst) {
+            if src != dst && rules.can_steal_core(&seen, src, dst) {
+                stealable.insert(src);
+            }
+        }
+        loop {
+            // Phase 2.
+            let Some(src) = rules.select_core(&seen, &stealable, dst) else {
+                return;
+            };
+            stealable.remove(src);
+            // Phase 3.
+            if self.steal_from(src, dst) > 0 && dst != self.core {
+                self.wake(dst);
+            }
+            if rules.until(&seen, dst) {
+                return;
+            }
+        }
+    }
+
+    /// Phase 3. Returns the number of threads that moved.
+    fn steal_from(&self, src: Cpu, dst: Cpu) -> usize {
+        let mut moving = Moving {
+            batons: [const { None }; MOST_MOVED],
+            count: 0,
+            load: 0,
+        };
+        self.take(src, dst, &mut moving);
+        let count = moving.count;
+        if count > 0 {
+            self.put(dst, moving);
+        }
+        count
+    }
+
+    /// Takes threads out of the queues of `src`, under its lock.
+    fn take(&self, src: Cpu, dst: Cpu, moving: &mut Moving) {
+        let machine = self.machine;
+        let core = &machine.cores[src];
+        let mut guarded = core.guarded.lock();
+        for queue in 0..R::QUEUES.len() {
+            let mut at = 0;
+            while moving.count < MOST_MOVED {
+                let Some(slot) = guarded.queues[queue].slots().nth(at) else {
+                    break;
+                };
+                at += 1;
+                if !self.ctx.slot_may_run(slot, dst) {
+                    continue;
+                }
+                let thread = machine.thread(slot);
+                let moved = (moving.load, moving.count as i64);
+                let mut from = At {
+                    machine,
+                    ctx: self.ctx,
+                    core: src,
+                    guarded: &mut guarded,
+                    prev: None,
+                };
+                let goes = machine.rules.steal_thread(&mut from, dst, moved, thread);
+                let Some(to) = goes else {
+                    continue;
+                };
+                let home = &thread.kept.home;
+                let was = src.number() as u32;
+                // Fails for a thread whose refused token was put back here meanwhile.
+                if home
+                    .compare_exchange(was, MOVING, Relaxed, Relaxed)
+                    .is_err()
+                {
+                    continue;
+                }
+                machine.rules.depart(&mut from, thread);
+                // Taken out, then its load, then its count: see the crate's description.
+                let Some(baton) = guarded.queues[queue].remove(slot) else {
+                    continue;
+                };
+                at -= 1;
+                let load = thread.kept.load.load(Relaxed);
+                core.cload.set(core.cload.get() - load);
+                core.count.set(core.count.get() - 1);
+                moving.batons[moving.count] = Some((baton, to));
+                moving.count += 1;
+                moving.load += load;
+            }
+        }
+    }
+
+    /// Puts threads into the queues of `dst`, under its lock.
+    fn put(&self, dst: Cpu, moving: Moving) {
+        let machine = self.machine;
+        let core = &machine.cores[dst];
+        let mut guarded = core.guarded.lock();
+        for (baton, queue) in moving.batons.into_iter().flatten() {
+            let thread = machine.thread(baton.slot());
+            let home = &thread.kept.home;
+            let is = dst.number() as u32;
+            // Fails if the thread has left meanwhile: its token is worthless then.
+            if home.compare_exchange(MOVING, is, Relaxed, Relaxed).is_ok() {
+                // Counted, then its load, then put in.
+                core.count.set(core.count.get() + 1);
+                core.cload
+                    .set(core.cload.get() + thread.kept.load.load(Relaxed));
+                let mut at = At {
+                    machine,
+                    ctx: self.ctx,
+                    core: dst,
+                    guarded: &mut guarded,
+                    prev: None,
+                };
+                machine.rules.arrive(&mut at, thread);
+            }
+            let place = machine.rules.place_in(queue, thread);
+            guarded.queues[place.queue].push(place.key, baton);
+        }
+    }
+
+    /// Has `dst` look into its queues, if it is idle. A call has room for few kicks; the timer of
+    /// this core makes those that are left.
+    fn wake(&self, dst: Cpu) {
+        if self.ctx.kick(dst, Kick::Idle).is_err() {
+            self.machine.cores[dst].is_owed_kick.set(true);
+            self.ctx.arm_timer(0);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Cores.
+
+use alloc::boxed::Box;
+use baton::runqueue::{Fifo, Tree};
+use baton::{Cpu, Ctx, Env, Kick, Lock, Schedulable, Shared, Topology};
+
+use crate::rules::{Order, Place, Rules};
+use crate::scheduler::Machine;
+use crate::set::CoreSet;
+use crate::thread::Thread;
+
+/// A core. Other cores read `count` and `cload` without the lock; they are written under it.
+pub(crate) struct Core<A> {
+    pub guarded: Lock<Guarded<A>>,
+    /// The runnable threads: those in its queues, and the one that runs.
+    pub count: Shared<i64>,
+    /// The sum of their loads.
+    pub cload: Shared<i64>,
+    /// Another core has put a thread here, and has not woken this one yet.
+    pub is_owed_kick: Shared<bool>,
+}
+
+/// What a core's lock guards.
+pub(crate) struct Guarded<A> {
+    pub queues: Box<[Queue]>,
+    /// What the policy declares.
+    pub attributes: A,
+    /// The slot of the thread that was picked last, if it still runs.
+    pub current: Option<u32>,
+}
+
+/// Ready threads.
+pub(crate) enum Queue {
+    Arrival(Fifo),
+    Key(Tree),
+}
+
+impl Queue {
+    pub fn new(env: &Env<'_>, order: Order) -> Self {
+        match order {
+            Order::Arrival => Self::Arrival(env.fifo()),
+            Order::Key => Self::Key(env.tree()),
+        }
+    }
+
+    #[inline]
+    pub fn push(&mut self, key: i64, baton: Schedulable) {
+        // Merged: the thread was queued already, and is counted once (see `Kept::home`).
+        let _ = match self {
+            Self::Arrival(queue) => queue.push_back(baton),
+            Self::Key(queue) => queue.insert(key as u64, baton),
+        };
+    }
+
+    /// Key and slot of the first thread.
+    #[inline]
+    pub fn first(&self) -> Option<(i64, u32)> {
+        match self {
+            Self::Arrival(queue) => queue.front().map(|slot| (0, slot)),
+            Self::Key(queue) => queue.first().map(|(key, slot)| (key as i64, slot)),
+        }
+    }
+
+    #[inline]
+    pub fn remove(&mut self, slot: u32) -> Option<Schedulable> {
+        match self {
+            Self::Arrival(queue) => queue.remove(slot),
+            Self::Key(queue) => queue.remove(slot).map(|(_, baton)| baton),
+        }
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<Schedulable> {
+        match self {
+            Self::Arrival(queue) => queue.pop_front(),
+            Self::Key(queue) => queue.pop_first().map(|(_, baton)| baton),
+        }
+    }
+
+    /// The slots of all threads, first to last.
+    pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        let (arrival, key) = match self {
+            Self::Arrival(queue) => (Some(queue.iter()), None),
+            Self::Key(queue) => (None, Some(queue.iter().map(|(_, slot)| slot))),
+        };
+        let (arrival, key) = (arrival.into_iter().flatten(), key.into_iter().flatten());
+        arrival.chain(key)
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Arrival(queue) => queue.len(),
+            Self::Key(queue) => queue.len(),
+        }
+    }
+}
+
+/// What is seen of all cores without their locks. Each value may be as old as the call.
+pub struct Seen<'m, 'c, R: Rules> {
+    pub(crate) machine: &'m Machine<R>,
+    pub(crate) ctx: &'c Ctx<'c>,
+    /// Only cores on which the task in this slot may run are in sets of cores.
+    pub(crate) slot: Option<u32>,
+    /// Sets of cores begin with the nearest to this one.
+    pub(crate) from: Cpu,
+}
+
+impl<'m, R: Rules> Seen<'m, '_, R> {
+    /// The load of a core.
+    #[inline]
+    pub fn cload(&self, core: Cpu) -> i64 {
+        self.machine.cores[core].cload.get()
+    }
+
+    /// The number of runnable threads of a core.
+    #[inline]
+    pub fn count(&self, core: Cpu) -> i64 {
+        self.machine.cores[core].count.get()
+    }
+
+    /// The time, ns.
+    #[inline]
+    pub fn now(&self) -> i64 {
+        self.ctx.now() as i64
+    }
+
+    /// A random number below `most`; 0 if that is not positive.
+    pub fn random(&self, most: i64) -> i64 {
+        random(self.ctx, most)
+    }
+
+    /// May the thread of the call use this core now?
+    #[inline]
+    fn is_usable(&self, core: Cpu) -> bool {
+        match self.slot {
+            Some(slot) => self.ctx.slot_may_run(slot, core),
+            None => self.ctx.is_online(core),
+        }
+    }
+
+    /// All usable cores, the nearest first.
+    pub fn cores(&self) -> impl Iterator<Item = Cpu> + '_ {
+        let near = self.topology().near(self.from).iter().copied();
+        near.filter(|core| self.is_usable(*core))
+    }
+
+    /// Those without a runnable thread.
+    pub fn idle_cores(&self) -> impl Iterator<Item = Cpu> + '_ {
+        self.cores().filter(|core| self.count(*core) == 0)
+    }
+
+    /// The usable cores under the same last-level cache, the nearest first.
+    pub fn llc(&self, from: Cpu) -> impl Iterator<Item = Cpu> + '_ {
+        let [llc, ..] = self.topology().levels(from);
+        let cores = llc.iter().copied();
+        cores.filter(|core| self.is_usable(*core))
+    }
+
+    /// The usable cores of the same node, the nearest first.
+    pub fn node(&self, from: Cpu) -> impl Iterator<Item = Cpu> + '_ {
+        let [llc, node, _] = self.topology().levels(from);
+        let cores = llc.iter().chain(node).copied();
+        cores.filter(|core| self.is_usable(*core))
+    }
+
+    /// The usable SMT siblings of a core, with itself.
+    pub fn siblings(&self, from: Cpu) -> impl Iterator<Item = Cpu> + '_ {
+        let cores = self.topology().core(from).iter().copied();
+        cores.filter(|core| self.is_usable(*core))
+    }
+
+    /// The cores of a set, the nearest first.
+    pub fn members<'s>(&'s self, set: &'s CoreSet) -> impl Iterator<Item = Cpu> + 's {
+        let near = self.topology().near(self.from).iter().copied();
+        near.filter(|core| set.contains(*core))
+    }
+
+    pub(crate) fn topology(&self) -> &'m Topology {
+        &self.machine.topology
+    }
+}
+
+/// A random number below `most`; 0 if that is not positive.
+pub(crate) fn random(ctx: &Ctx<'_>, most: i64) -> i64 {
+    let random = ctx.random() >> 1;
+    random.checked_rem(most.max(0) as u64).unwrap_or(0) as i64
+}
+
+/// A core whose lock is held.
+pub struct At<'g, 'm, R: Rules> {
+    pub(crate) machine: &'m Machine<R>,
+    pub(crate) ctx: &'g Ctx<'g>,
+    pub(crate) core: Cpu,
+    pub(crate) guarded: &'g mut Guarded<R::Core>,
+    /// The thread that ran until now, which the host holds, and its place among the ready ones.
+    pub(crate) prev: Option<(u32, Place)>,
+}
+
+impl<'g, 'm, R: Rules> At<'g, 'm, R> {
+    /// The core.
+    #[inline]
+    pub fn core(&self) -> Cpu {
+        self.core
+    }
+
+    /// The core's attributes.
+    #[inline]
+    pub fn attributes(&self) -> &R::Core {
+        &self.guarded.attributes
+    }
+
+    /// The same, to change them.
+    #[inline]
+    pub fn attributes_mut(&mut self) -> &mut R::Core {
+        &mut self.guarded.attributes
+    }
+
+    /// What is seen of other cores.
+    #[inline]
+    pub fn seen(&self) -> Seen<'m, 'g, R> {
+        Seen {
+            machine: self.machine,
+            ctx: self.ctx,
+            slot: None,
+            from: self.core,
+        }
+    }
+
+    /// The time, ns.
+    #[inline]
+    pub fn now(&self) -> i64 {
+        self.ctx.now() as i64
+    }
+
+    /// A random number below `most`; 0 if that is not positive.
+    pub fn random(&self, most: i64) -> i64 {
+        random(self.ctx, most)
+    }
+
+    /// The thread that the core picked last, if it still runs.
+    #[inline]
+    pub fn current(&self) -> Option<Thread<'m, R::Thread>> {
+        let slot = self.guarded.current?;
+        Some(self.machine.thread(slot))
+    }
+
+    /// The first thread of a queue.
+    #[inline]
+    pub fn first(&self, queue: usize) -> Option<Thread<'m, R::Thread>> {
+        let first = self.guarded.queues[queue].first();
+        let slot = match (first, self.prev) {
+            (None, Some((slot, place))) if place.queue == queue => slot,
+            // Those that are equal wait in the order of arrival, and `prev` comes last.
+            (Some((key, first)), Some((slot, place))) if place.queue == queue => {
+                if R::QUEUES[queue] == Order::Key && place.key.wrapping_sub(key) < 0 {
+                    slot
+                } else {
+                    first
+                }
+            }
+            (first, _) => first?.1,
+        };
+        Some(self.machine.thread(slot))
+    }
+
+    /// The number of threads in a queue.
+    #[inline]
+    pub fn waiting(&self, queue: usize) -> i64 {
+        let has_prev = self.prev.is_some_and(|(_, place)| place.queue == queue);
+        self.guarded.queues[queue].len() as i64 + i64::from(has_prev)
+    }
+
+    /// The threads of a queue, first to last.
+    pub fn threads(&self, queue: usize) -> impl Iterator<Item = Thread<'m, R::Thread>> + '_ {
+        let machine = self.machine;
+        let prev = self.prev.filter(|(_, place)| place.queue == queue);
+        self.guarded.queues[queue]
+            .slots()
+            .chain(prev.map(|(slot, _)| slot))
+            .map(|slot| machine.thread(slot))
+    }
+
+    /// Has the core look for what to run: its running thread's turn is over.
+    #[inline]
+    pub fn resched(&self) {
+        // Four kicks fit into a call, and a handler makes this one only.
+        let _ = self.ctx.kick(self.core, Kick::Preempt);
+    }
+}

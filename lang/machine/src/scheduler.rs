@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machine as a policy of Baton.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use baton::{
+    Cpu, Ctx, Env, Error, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
+    Schedulable, Scheduler, Shared, Task, Topology, Wake,
+};
+
+use crate::balance::Balance;
+use crate::core::{At, Core, Guarded, Queue, Seen};
+use crate::rules::{Next, Place, Rules};
+use crate::set::MOST_CPUS;
+use crate::thread::{Kept, Thread, MOVING, NO_CORE};
+
+/// A policy in Baton's language, as one that every host runs.
+pub struct Machine<R: Rules> {
+    pub(crate) rules: R,
+    pub(crate) cores: PerCpu<Core<R::Core>>,
+    threads: PerTask<Kept<R::Thread>>,
+    pub(crate) topology: Topology,
+}
+
+/// How a thread leaves its CPU without going to sleep.
+enum Left {
+    Preempted,
+    GaveWay,
+}
+
+impl<R: Rules> Machine<R> {
+    #[inline(always)]
+    pub(crate) fn thread(&self, slot: u32) -> Thread<'_, R::Thread> {
+        Thread {
+            slot,
+            kept: self.threads.slot(slot),
+        }
+    }
+
+    #[inline(always)]
+    fn thread_of(&self, task: &Task) -> Thread<'_, R::Thread> {
+        let thread = self.thread(task.slot);
+        thread.kept.note(task);
+        thread
+    }
+
+    /// The thread is no longer counted by the core that counts it. `goes_on`: it leaves that core
+    /// for another one.
+    fn uncount(&self, ctx: &Ctx<'_>, thread: Thread<'_, R::Thread>, goes_on: bool) {
+        let home = &thread.kept.home;
+        let was = home.load(Relaxed);
+        if was < MOVING {
+            let cpu = Cpu::new(was);
+            let core = &self.cores[cpu];
+            let mut guarded = core.guarded.lock();
+            let is_ours = home.compare_exchange(was, NO_CORE, Relaxed, Relaxed);
+            if is_ours.is_ok() {
+                core.cload
+                    .set(core.cload.get() - thread.kept.load.load(Relaxed));
+                core.count.set(core.count.get() - 1);
+                if goes_on {
+                    let mut at = At {
+                        machine: self,
+                        ctx,
+                        core: cpu,
+                        guarded: &mut guarded,
+                        prev: None,
+                    };
+                    self.rules.depart(&mut at, thread);
+                }
+                return;
+            }
+        }
+        // It is on its way: the core that it goes to does not count it then.
+        let _ = home.compare_exchange(MOVING, NO_CORE, Relaxed, Relaxed);
+    }
+
+    /// Counts a thread, which no core counts, under the lock of its core.
+    fn count(&self, core: &Core<R::Core>, cpu: Cpu, thread: Thread<'_, R::Thread>) {
+        let load = self.rules.load(thread);
+        thread.kept.load.store(load, Relaxed);
+        thread.kept.home.store(cpu.number() as u32, Relaxed);
+        core.count.set(core.count.get() + 1);
+        core.cload.set(core.cload.get() + load);
+    }
+
+    /// Puts a thread into the queue of a core that `place` says, under the core's lock.
+    #[inline(always)]
+    fn insert(
+        &self,
+        ctx: &Ctx<'_>,
+        cpu: Cpu,
+        thread: Thread<'_, R::Thread>,
+        baton: Schedulable,
+        place: impl FnOnce(&mut At<'_, '_, R>) -> Place,
+    ) {
+        let home = &thread.kept.home;
+        let is = cpu.number() as u32;
+        let was = home.load(Relaxed);
+        if was != is && was != NO_CORE {
+            self.uncount(ctx, thread, true);
+        }
+        let core = &self.cores[cpu];
+        let mut guarded = core.guarded.lock();
+        if guarded.current == Some(thread.slot) {
+            guarded.current = None;
+        }
+        if was != is {
+            self.count(core, cpu, thread);
+        }
+        let mut at = At {
+            machine: self,
+            ctx,
+            core: cpu,
+            guarded: &mut guarded,
+            prev: None,
+        };
+        if was != is && was != NO_CORE {
+            self.rules.arrive(&mut at, thread);
+        }
+        let place = place(&mut at);
+        guarded.queues[place.queue].push(place.key, baton);
+    }
+
+    /// A thread leaves its CPU, and can go on.
+    fn leave(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable, how: Left) {
+        let thread = self.thread_of(task);
+        let left_for = thread.kept.left_for.load(Relaxed);
+        thread.kept.left_for.store(0, Relaxed);
+        self.insert(ctx, task.cpu, thread, baton, |at| match how {
+            Left::GaveWay => self.rules.give_way(at, thread),
+            // Its turn ended in a pick already.
+            Left::Preempted if left_for != 0 => self.rules.place_in(left_for as usize - 1, thread),
+            Left::Preempted => self.rules.preempt(at, thread),
+        });
+    }
+
+    /// The nearest core that may run a task.
+    fn nearest(&self, ctx: &Ctx<'_>, slot: u32, from: Cpu) -> Option<Cpu> {
+        let mut near = self.topology.near(from).iter().copied();
+        near.find(|&cpu| ctx.is_online(cpu) && ctx.slot_may_run(slot, cpu))
+    }
+
+    /// Puts a thread whose core has gone, or does not take it, to the nearest core that may. If
+    /// there is none, it stays, and the kernel enqueues it again.
+    fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
+        let thread = self.thread(baton.slot());
+        let cpu = self.nearest(ctx, baton.slot(), from).unwrap_or(from);
+        self.insert(ctx, cpu, thread, baton, |at| self.rules.preempt(at, thread));
+        // A busy CPU picks it by itself.
+        let _ = ctx.kick(cpu, Kick::Idle);
+    }
+
+    /// Runs a handler with the lock of a core held.
+    fn locked(&self, ctx: &Ctx<'_>, core: Cpu, run: impl FnOnce(&mut At<'_, '_, R>)) {
+        let mut guarded = self.cores[core].guarded.lock();
+        run(&mut At {
+            machine: self,
+            ctx,
+            core,
+            guarded: &mut guarded,
+            prev: None,
+        });
+    }
+
+    /// The core that a thread was counted by last, or else this one.
+    fn home(&self, slot: u32, otherwise: Cpu) -> Cpu {
+        match self.threads.slot(slot).home.load(Relaxed) {
+            MOVING | NO_CORE => otherwise,
+            home => Cpu::new(home),
+        }
+    }
+
+    /// Asks the policy for the next thread of a core.
+    fn next(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
+        let core = &self.cores[cpu];
+        let mut guarded = core.guarded.lock();
+        guarded.current = None;
+        let mut at = At {
+            machine: self,
+            ctx,
+            core: cpu,
+            guarded: &mut guarded,
+            prev: None,
+        };
+        if let Some(task) = prev {
+            let thread = self.thread_of(task);
+            let place = self.rules.preempt(&mut at, thread);
+            thread.kept.left_for.store(place.queue as u32 + 1, Relaxed);
+            at.prev = Some((task.slot, place));
+        }
+        let Some(Next { thread, slice }) = self.rules.schedule(&mut at) else {
+            return Pick::Nothing;
+        };
+        let slice = slice.max(0) as u64;
+        if prev.is_some_and(|task| task.slot == thread.slot) {
+            thread.kept.left_for.store(0, Relaxed);
+            guarded.current = Some(thread.slot);
+            return Pick::Keep { slice };
+        }
+        let queues = &mut guarded.queues;
+        let baton = queues
+            .iter_mut()
+            .find_map(|queue| queue.remove(thread.slot));
+        let Some(task) = baton else {
+            return Pick::Nothing;
+        };
+        guarded.current = Some(thread.slot);
+        drop(guarded);
+        if thread.kept.home.load(Relaxed) != cpu.number() as u32 {
+            // Its token was put in place of one that was queued here.
+            self.uncount(ctx, thread, true);
+            self.locked(ctx, cpu, |at| {
+                self.count(core, cpu, thread);
+                self.rules.arrive(at, thread);
+            });
+        }
+        Pick::Run { task, slice }
+    }
+}
+
+impl<R: Rules> Scheduler for Machine<R> {
+    const NAME: &'static str = R::NAME;
+    const EVENTS: Events = Events::BLOCKED.and(Events::BALANCE).and(Events::TICK);
+
+    fn new(env: &Env<'_>) -> Result<Self, Error> {
+        if env.topology().nr_cpus() > MOST_CPUS {
+            return Err("a policy in Baton's language runs on at most 4096 CPUs".into());
+        }
+        let rules = R::new(env)?;
+        let threads: PerTask<Kept<R::Thread>> = env.per_task();
+        for slot in 0..threads.len() {
+            threads.slot(slot).home.store(NO_CORE, Relaxed);
+        }
+        Ok(Self {
+            cores: env.per_cpu(|cpu| Core {
+                guarded: Lock::new(Guarded {
+                    queues: R::QUEUES
+                        .iter()
+                        .map(|order| Queue::new(env, *order))
+                        .collect(),
+                    attributes: rules.core(cpu),
+                    current: None,
+                }),
+                count: Shared::new(0),
+                cload: Shared::new(0),
+                is_owed_kick: Shared::new(false),
+            }),
+            threads,
+            topology: env.topology().clone(),
+            rules,
+        })
+    }
+
+    fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
+        let thread = self.thread(task.slot);
+        let seen = Seen {
+            machine: self,
+            ctx,
+            slot: Some(task.slot),
+            from: wake.prev_cpu,
+        };
+        let core = if wake.fork {
+            thread.kept.note(task);
+            self.rules.begin(thread, wake.prev_cpu);
+            self.rules.place_new(&seen, thread, wake)
+        } else {
+            self.rules.place_unblock(&seen, thread, wake)
+        };
+        if core == wake.prev_cpu || ctx.may_run(task, core) {
+            return Placement::Queue(core);
+        }
+        let nearest = self.nearest(ctx, task.slot, core);
+        Placement::Queue(nearest.unwrap_or(wake.prev_cpu))
+    }
+
+    fn task_new(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        let thread = self.thread_of(task);
+        thread.kept.left_for.store(0, Relaxed);
+        self.rules.begin(thread, task.cpu);
+        self.insert(ctx, task.cpu, thread, baton, |at| {
+            self.rules.start(at, thread)
+        });
+    }
+
+    fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        let thread = self.thread_of(task);
+        self.insert(ctx, task.cpu, thread, baton, |at| {
+            self.rules.unblock(at, thread)
+        });
+    }
+
+    fn task_preempt(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.leave(ctx, task, baton, Left::Preempted);
+    }
+
+    fn task_yield(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.leave(ctx, task, baton, Left::GaveWay);
+    }
+
+    fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
+        self.leave(ctx, task, baton, Left::Preempted);
+        // Balancing may have had its token, and its core may idle.
+        let _ = ctx.kick(task.cpu, Kick::Idle);
+    }
+
+    fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, prev: Option<&Task>) -> Pick {
+        self.next(ctx, cpu, prev)
+    }
+
+    fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
+        let mut balance = Balance {
+            machine: self,
+            ctx,
+            core: cpu,
+        };
+        self.rules.newly_idle(&mut balance, cpu);
+        match self.next(ctx, cpu, None) {
+            Pick::Run { task, .. } => Some(task),
+            Pick::Keep { .. } | Pick::Nothing => None,
+        }
+    }
+
+    fn balance(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        let mut balance = Balance {
+            machine: self,
+            ctx,
+            core: cpu,
+        };
+        self.rules.balancing(&mut balance, cpu);
+    }
+
+    fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        for &owed in self.topology.near(cpu) {
+            let is_owed = &self.cores[owed].is_owed_kick;
+            if !is_owed.get() {
+                continue;
+            }
+            if ctx.kick(owed, Kick::Idle).is_err() {
+                return ctx.arm_timer(0);
+            }
+            is_owed.set(false);
+        }
+    }
+
+    fn pick_refused(&self, ctx: &Ctx<'_>, baton: Schedulable, why: Refusal) {
+        if !matches!(why, Refusal::Stale | Refusal::Foreign) {
+            let home = self.home(baton.slot(), Cpu::new(0));
+            self.rehome(ctx, baton, home);
+        }
+    }
+
+    fn task_blocked(&self, ctx: &Ctx<'_>, task: &Task) {
+        let thread = self.thread_of(task);
+        let cpu = self.home(task.slot, task.cpu);
+        self.locked(ctx, cpu, |at| {
+            if at.guarded.current == Some(task.slot) {
+                at.guarded.current = None;
+            }
+            self.rules.block(at, thread);
+        });
+        self.uncount(ctx, thread, false);
+    }
+
+    fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        let remove = |core: &Core<R::Core>| {
+            let mut guarded = core.guarded.lock();
+            let queues = &mut guarded.queues;
+            queues.iter_mut().find_map(|queue| queue.remove(task.slot))
+        };
+        let baton = remove(&self.cores[self.home(task.slot, task.cpu)]);
+        // A refused token may be put back while its task is being queued again. The task may then
+        // be in another queue than the noted one.
+        baton.or_else(|| self.cores.iter().find_map(remove))
+    }
+
+    fn task_departed(&self, ctx: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
+        let baton = self.task_dequeued(ctx, task);
+        self.uncount(ctx, self.thread(task.slot), false);
+        baton
+    }
+
+    fn task_dead(&self, ctx: &Ctx<'_>, task: &Task) {
+        let thread = self.thread(task.slot);
+        self.locked(ctx, self.home(task.slot, task.cpu), |at| {
+            self.rules.terminate(at, thread);
+        });
+        self.uncount(ctx, thread, false);
+    }
+
+    fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
+        let thread = self.thread_of(task);
+        self.locked(ctx, task.cpu, |at| self.rules.tick(at, thread));
+        if ctx.any_idle() && self.cores[task.cpu].count.get() > 1 {
+            self.balance(ctx, task.cpu);
+        }
+    }
+
+    fn cpu_online(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        self.locked(ctx, cpu, |at| self.rules.entry(at));
+    }
+
+    fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        self.locked(ctx, cpu, |at| self.rules.exit(at));
+        loop {
+            let mut guarded = self.cores[cpu].guarded.lock();
+            let queues = &mut guarded.queues;
+            let baton = queues.iter_mut().find_map(Queue::pop);
+            drop(guarded);
+            let Some(baton) = baton else { return };
+            if self.nearest(ctx, baton.slot(), cpu).is_none() {
+                // It stays until the kernel enqueues it again.
+                self.rehome(ctx, baton, cpu);
+                return;
+            }
+            self.rehome(ctx, baton, cpu);
+        }
+    }
+}
