@@ -3,6 +3,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use baton::runqueue::Queued;
 use baton::{Cpu, Ctx, Kick, Schedulable};
 
 use crate::core::{At, Seen};
@@ -168,7 +169,11 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
                 machine.rules.arrive(&mut at, thread);
             }
             let place = machine.rules.place_in(queue, thread);
-            guarded.queues[place.queue].push(place.key, baton);
+            if guarded.queues[place.queue].push(place.key, baton) == Queued::Merged {
+                drop(guarded);
+                machine.settle(self.ctx, thread);
+                guarded = core.guarded.lock();
+            }
         }
     }
 

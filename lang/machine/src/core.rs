@@ -2,7 +2,7 @@
 //! Cores.
 
 use alloc::boxed::Box;
-use baton::runqueue::{Fifo, Tree};
+use baton::runqueue::{Fifo, Queued, Tree};
 use baton::{Cpu, Ctx, Env, Kick, Lock, Schedulable, Shared, Topology};
 
 use crate::rules::{Order, Place, Rules};
@@ -45,12 +45,18 @@ impl Queue {
     }
 
     #[inline]
-    pub fn push(&mut self, key: i64, baton: Schedulable) {
-        // Merged: the thread was queued already, and is counted once (see `Kept::home`).
-        let _ = match self {
+    pub fn push(&mut self, key: i64, baton: Schedulable) -> Queued {
+        match self {
             Self::Arrival(queue) => queue.push_back(baton),
             Self::Key(queue) => queue.insert(key as u64, baton),
-        };
+        }
+    }
+
+    pub fn contains(&self, slot: u32) -> bool {
+        match self {
+            Self::Arrival(queue) => queue.contains(slot),
+            Self::Key(queue) => queue.contains(slot),
+        }
     }
 
     /// Key and slot of the first thread.

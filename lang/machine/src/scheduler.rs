@@ -3,6 +3,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use baton::runqueue::Queued;
 use baton::{
     Cpu, Ctx, Env, Error, Events, Kick, Lock, PerCpu, PerTask, Pick, Placement, Refusal,
     Schedulable, Scheduler, Shared, Task, Topology, Wake,
@@ -119,7 +120,39 @@ impl<R: Rules> Machine<R> {
             self.rules.arrive(&mut at, thread);
         }
         let place = place(&mut at);
-        guarded.queues[place.queue].push(place.key, baton);
+        if guarded.queues[place.queue].push(place.key, baton) == Queued::Merged {
+            drop(guarded);
+            self.settle(ctx, thread);
+        }
+    }
+
+    /// A token of a thread came that had another one queued, and which of the two is there, and in
+    /// which queue, is not known: the thread is counted where it waits. A host gives a token back
+    /// late, so this is rare.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn settle(&self, ctx: &Ctx<'_>, thread: Thread<'_, R::Thread>) {
+        for cpu in self.topology.cpus() {
+            let core = &self.cores[cpu];
+            let waits = |queue: &Queue| queue.contains(thread.slot);
+            if !core.guarded.lock().queues.iter().any(waits) {
+                continue;
+            }
+            return self.is_at(ctx, thread, cpu);
+        }
+    }
+
+    /// The thread waits or runs on this core: it is counted there. It is already, unless a host gave
+    /// an old token of it back late.
+    #[inline]
+    fn is_at(&self, ctx: &Ctx<'_>, thread: Thread<'_, R::Thread>, cpu: Cpu) {
+        if thread.kept.home.load(Relaxed) != cpu.number() as u32 {
+            self.uncount(ctx, thread, true);
+            self.locked(ctx, cpu, |at| {
+                self.count(&self.cores[cpu], cpu, thread);
+                self.rules.arrive(at, thread);
+            });
+        }
     }
 
     /// A thread leaves its CPU, and can go on.
@@ -193,28 +226,22 @@ impl<R: Rules> Machine<R> {
             return Pick::Nothing;
         };
         let slice = slice.max(0) as u64;
-        if prev.is_some_and(|task| task.slot == thread.slot) {
-            thread.kept.left_for.store(0, Relaxed);
-            guarded.current = Some(thread.slot);
-            return Pick::Keep { slice };
-        }
         let queues = &mut guarded.queues;
+        // A worthless token of `prev` may be queued. The host refuses it, and asks again.
         let baton = queues
             .iter_mut()
             .find_map(|queue| queue.remove(thread.slot));
         let Some(task) = baton else {
-            return Pick::Nothing;
+            if prev.is_none_or(|task| task.slot != thread.slot) {
+                return Pick::Nothing;
+            }
+            thread.kept.left_for.store(0, Relaxed);
+            guarded.current = Some(thread.slot);
+            return Pick::Keep { slice };
         };
         guarded.current = Some(thread.slot);
         drop(guarded);
-        if thread.kept.home.load(Relaxed) != cpu.number() as u32 {
-            // Its token was put in place of one that was queued here.
-            self.uncount(ctx, thread, true);
-            self.locked(ctx, cpu, |at| {
-                self.count(core, cpu, thread);
-                self.rules.arrive(at, thread);
-            });
-        }
+        self.is_at(ctx, thread, cpu);
         Pick::Run { task, slice }
     }
 }
@@ -390,6 +417,7 @@ impl<R: Rules> Scheduler for Machine<R> {
 
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
         let thread = self.thread_of(task);
+        self.is_at(ctx, thread, task.cpu);
         self.locked(ctx, task.cpu, |at| self.rules.tick(at, thread));
         if ctx.any_idle() && self.cores[task.cpu].count.get() > 1 {
             self.balance(ctx, task.cpu);
