@@ -352,7 +352,8 @@ fn share(speed: Speed, value: i32, others: usize, time: Duration) -> Result<f64>
         while !over.load(Relaxed) {
             count(chunk);
             let now = Instant::now();
-            // A hog that returns to a CPU without other hogs shares it with no task.
+            // Once the first other hog is done (`over`), the CPU is no longer shared by all of them,
+            // so later returns do not count.
             if now - last > AWAY && !over.load(Relaxed) {
                 found.push((now, cpu_time()));
             }
@@ -499,10 +500,10 @@ fn mixed(speed: Speed) -> Result<f64> {
     }))
 }
 
-/// The due share of a task of nice 0 of the mix while it is runnable, as a part of a CPU, and the
-/// part of the time in which a task with bursts is runnable. At a rate of r, a burst takes 1 / r
-/// times as long as a sleep, so the task is runnable for 1 / (1 + r) of the time; r is its weight's
-/// share among the runnable tasks.
+/// Let r be the part of a CPU that is due to a runnable task of nice 0. A burst then takes 1 / r
+/// times as long as the sleep, so a task with bursts is runnable for 1 / (1 + r) of the time. r is
+/// [`CPUS`] divided by the sum of the runnable weights (nice 0 counts 1), which depends on r: the
+/// loop finds it. Returns r and 1 / (1 + r).
 fn rate_of_mix() -> (f64, f64) {
     let mut rate = 1.0;
     for _ in 0..100 {

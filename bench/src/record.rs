@@ -88,7 +88,7 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
     let subjects = args.subjects();
     let (Some(subject), 1) = (subjects.first(), subjects.len()) else {
         return Err(Error::user(
-            "one policy is recorded at a time",
+            "this bench measures one policy at a time",
             "give one --subject",
         ));
     };
@@ -98,7 +98,8 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
         values: Vec::new(),
     });
     let mut summary = None;
-    // Each has two turns, and the first a third, so that drift shows.
+    // Each kind of run has two turns. The first kind has one more, at the end: if the machine
+    // drifts, that turn differs from the first.
     let (half, rest) = (args.runs().div_ceil(2), args.runs() / 2);
     for (turn, runs) in [
         (0, half),

@@ -231,7 +231,8 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
         let of =
             |f: fn(&Change) -> u64| row.changes.iter().map(|c| f(c) as f64).collect::<Vec<_>>();
         eprintln!(
-            "baton: {subject}: {runs} upgrades, {} tasks left, {} lost",
+            "baton: {subject}: {runs} upgrades; tasks ran under the fallback {} times; the policy had \
+             {} faults",
             row.left, row.lost
         );
         results.extend(blackout(cpus, subject, unit, &of(|c| c.held_ns)));
@@ -252,17 +253,11 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
         results.extend(single(
             cpus,
             subject,
-            "tasks_left",
+            "times_under_fallback",
             "tasks",
             row.left as f64,
         ));
-        results.extend(single(
-            cpus,
-            subject,
-            "tasks_lost",
-            "tasks",
-            row.lost as f64,
-        ));
+        results.extend(single(cpus, subject, "faults", "faults", row.lost as f64));
     }
     // The core's part does not grow with the number of tasks.
     for sleepers in SLEEPERS
@@ -271,11 +266,11 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
     {
         let row = row(search, "relay", &["relay_v1", "relay_v2"], sleepers, few)?;
         for (whose, part) in [
-            ("cores", (|c: &Change| c.core_ns) as fn(&Change) -> u64),
-            ("policys", |c| c.policy_ns),
+            ("core", (|c: &Change| c.core_ns) as fn(&Change) -> u64),
+            ("policy", |c| c.policy_ns),
         ] {
             let values: Vec<f64> = row.changes.iter().map(|c| part(c) as f64).collect();
-            let metric = format!("{whose}_part_with_{sleepers}_tasks");
+            let metric = format!("held_in_{whose}_with_{sleepers}_tasks");
             results.extend(single(
                 cpus,
                 "relay, converted",

@@ -3,7 +3,7 @@
  * Internal interface of baton.ko, between its C files and the rules (core-lib).
  *
  * Lock order: control_mutex > baton_hints_mutex > a run-queue lock (the kernel's) > a policy's own
- * locks > slot_lock, memory locks.
+ * locks > slot_lock, memory locks, locks of the recordings' rings.
  */
 #ifndef BATON_CORE_H
 #define BATON_CORE_H

@@ -7,7 +7,7 @@
 //! | `syscall` | a task that posts to its own semaphore and takes it: half the time of a round |
 //! | `wakeup` | three tasks wake each other in a ring, without work: median wait less `syscall` |
 //! | `switch` | the same ring: the time of a hop, less that wait |
-//! | `tick_work` | a task that computes in pieces: the time beyond median pieces, per tick |
+//! | `tick_work` | a task that computes in equal pieces: the total time, less the number of pieces times the median piece, divided by the number of ticks |
 //! | `idle_exit` | a task that does nothing but sleep: its median wait |
 
 use std::sync::{Arc, Mutex};

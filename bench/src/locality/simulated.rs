@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The paper's setting, simulated: an i7-9700 (8 cores), whose idle CPUs sleep by the kernel's
-//! table for it. `cfs_like` represents CFS. A server's CPUs, and CPUs that do not sleep, are
-//! simulated for comparison.
+//! The paper's setting, simulated: an i7-9700 (8 cores). Idle CPUs use the idle states of the
+//! kernel's table for this processor (`skl`). The same machine is also simulated with a server's
+//! idle states (`skx`), and with none. `cfs_like` represents CFS.
 
 use baton_sim::idle::TABLES;
 use baton_sim::topology::Topology;
@@ -66,7 +66,7 @@ fn run(idle_states: &str, policy: &str, way: Way) -> Result<Row> {
         return Err(Error::policy(
             policy,
             "it refused hints of its own type",
-            "see it with: baton sim",
+            format!("reproduce this: baton sim {policy} -w {workload}"),
         ));
     }
     let waits = outcome.stats.groups[0].responses.percentiles();

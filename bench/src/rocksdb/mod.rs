@@ -3,10 +3,10 @@
 //! us (GET), 0.5 % take 10 ms (range query), and 50 workers answer them in an open loop. A latency
 //! counts from the time when the request was due.
 //!
-//! The bench does so twice: in the simulator with the paper's own setting (`simulated`), and with a
-//! real RocksDB in a booted kernel that counts instructions (`guest`). There all times are longer
-//! by [`FACTOR`], except with `--here` on a machine that counts none. The bounds are in `judge`,
-//! the figure in `page`.
+//! The bench runs this twice: simulated, with the paper's own setting (`simulated`), and in a guest
+//! that counts instructions, with a real RocksDB (`guest`). The guest multiplies all times by
+//! [`FACTOR`]. With `--here`, on a machine that does not count instructions, times are not
+//! multiplied. The bounds are in `judge`, the figure in `page`.
 
 mod guest;
 mod judge;
@@ -45,8 +45,8 @@ pub struct Point {
     pub subject: String,
     /// Beside a batch program.
     pub batch: bool,
-    /// The demand of the requests: per cent of EEVDF's capacity, in the simulator of the CPUs'
-    /// time.
+    /// The load that the requests offer, in per cent. In a guest, 100 is the rate that the first
+    /// subject (usually EEVDF) can answer. In the simulator, 100 is all the time of the CPUs.
     pub load: u64,
     /// Requests per second.
     pub offered: f64,

@@ -184,7 +184,7 @@ fn go_on(
 fn what_if_words(what: &WhatIf) -> String {
     let [queued, running, asleep] = what.tasks;
     let mut text = format!(
-        "WHAT IF from event {} on, at {}: {queued} tasks with the policy, {running} on CPUs, \
+        "WHAT IF from event {} on, at {}: {queued} tasks queued, {running} running, \
          {asleep} asleep\n",
         what.number,
         seconds(what.at)

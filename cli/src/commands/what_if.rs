@@ -117,7 +117,7 @@ fn simulate(recording: &Recording, side: &Side, number: u64) -> Result<Done> {
     });
     let names = Names {
         policy: side.name.clone(),
-        workload: format!("what the tasks did from event {number} on"),
+        workload: format!("what the tasks did after event {number}"),
         topology: format!("{} CPUs", recording.header.cpus.len()),
     };
     let _running = watched(&config, &side.name);
