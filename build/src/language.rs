@@ -23,6 +23,20 @@ pub fn source_of(path: &Path) -> Option<PathBuf> {
     sources.next()
 }
 
+/// The source of a policy in this language, by the path of the source or of its directory, or by
+/// the policy's name.
+pub fn source(text: &str) -> Result<PathBuf> {
+    if text.ends_with(".baton") {
+        return Ok(PathBuf::from(text));
+    }
+    source_of(&crate::directory(text)?).ok_or_else(|| {
+        Error::user(
+            format!("the policy {text} is not written in Baton's language"),
+            "give a policy that is: docs/language/README.md says how they look",
+        )
+    })
+}
+
 /// Reads and checks a policy. Its mistakes are shown on standard error.
 pub fn compile(file: &Path) -> Result<baton_lang::hir::Policy> {
     let text = fs::read_to_string(file)
@@ -55,7 +69,7 @@ pub fn compile(file: &Path) -> Result<baton_lang::hir::Policy> {
 }
 
 /// A path as the user would write it here.
-fn shown(file: &Path) -> String {
+pub fn shown(file: &Path) -> String {
     let here = std::env::current_dir().ok();
     let inside = here.and_then(|here| file.strip_prefix(here).ok().map(Path::to_owned));
     inside

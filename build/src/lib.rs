@@ -80,25 +80,7 @@ impl Policy {
                 )),
             };
         }
-        let tree = source()?.join("policies");
-        let dashed = text.replace('_', "-");
-        let candidates = match text.contains('/') || text == "." {
-            true => vec![PathBuf::from(text)],
-            false => {
-                let testing = tree.join("testing");
-                let places = [&tree, &testing].map(|place| [place.join(text), place.join(&dashed)]);
-                places.into_iter().flatten().chain([text.into()]).collect()
-            }
-        };
-        let Some(dir) = candidates.iter().find(|dir| dir.is_dir()) else {
-            return Err(Error::user(
-                format!(
-                    "there is no policy '{text}': neither in {} nor here",
-                    tree.display()
-                ),
-                "check the name, give a path, or begin one: baton new NAME",
-            ));
-        };
+        let dir = &directory(text)?;
         if let Some(source) = language::source_of(dir) {
             return language::find(&source);
         }
@@ -125,6 +107,30 @@ impl Policy {
             })?;
         Ok(Self { name, dir })
     }
+}
+
+/// The directory of a policy, by path or name: see [`Policy::find`].
+fn directory(text: &str) -> Result<PathBuf> {
+    let tree = source()?.join("policies");
+    let dashed = text.replace('_', "-");
+    let candidates = match text.contains('/') || text == "." {
+        true => vec![PathBuf::from(text)],
+        false => {
+            let testing = tree.join("testing");
+            let places = [&tree, &testing].map(|place| [place.join(text), place.join(&dashed)]);
+            places.into_iter().flatten().chain([text.into()]).collect()
+        }
+    };
+    let Some(dir) = candidates.iter().find(|dir| dir.is_dir()) else {
+        return Err(Error::user(
+            format!(
+                "there is no policy '{text}': neither in {} nor here",
+                tree.display()
+            ),
+            "check the name, give a path, or begin one: baton new NAME",
+        ));
+    };
+    Ok(dir.clone())
 }
 
 fn has_c_file(dir: &Path) -> bool {

@@ -58,6 +58,10 @@ pub enum Command {
     New(New),
     /// Build policies, and the kernel modules that they need.
     Build(Build),
+    /// Prove that a policy in Baton's language leaves no core idle beside waiting threads.
+    ///
+    /// Exit code 0 if all goals hold, 1 if one fails or stays open.
+    Prove(Prove),
     /// Load a policy and start it. Loading it again does no harm.
     Load(Load),
     /// Stop a policy and give its tasks back to the kernel's scheduler.
@@ -257,6 +261,15 @@ pub struct Build {
     /// BATON_ALLOW_UNSAFE=1 every command does this.
     #[arg(long)]
     pub allow_unsafe: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Prove {
+    /// Policies in Baton's language: the path of a NAME.baton, or a name in Baton's policies/.
+    #[arg(value_name = "POLICY", required = true)]
+    pub policies: Vec<String>,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// How to load a policy.

@@ -15,6 +15,7 @@ mod new;
 mod order;
 mod pages;
 mod partition;
+mod prove;
 pub mod record;
 pub mod replay;
 mod report;
@@ -42,6 +43,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Doctor { output } => doctor::doctor(&search, output.json),
         Command::New(args) => new::new(&args),
         Command::Build(args) => build::build(&args),
+        Command::Prove(args) => prove::prove(&args),
         Command::Load(args) => load::command(&search, &args),
         Command::Unload(args) => unload::command(&args),
         Command::Upgrade(args) => upgrade::upgrade(&search, &args),

@@ -3,13 +3,15 @@
 //! policy in Rust, and to what is proved of it.
 //!
 //! A policy is parsed (`parser`, into the tree of `ast`), and checked (`check`, into `hir`, with
-//! types and phases). `rust` writes a crate from that.
+//! types and phases). `rust` writes a crate from that, and `obligations` what must be proved of it.
 
 pub mod ast;
 mod check;
 pub mod diagnostic;
 pub mod hir;
+pub mod obligations;
 pub mod parser;
+pub mod prover;
 mod rust;
 mod token;
 

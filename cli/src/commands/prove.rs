@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `baton prove`.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use baton_build::language;
+use baton_control::error::{Error, Result};
+use baton_control::output::{print, print_json};
+use baton_lang::obligations::{goals, has_unit_loads, Goal, Property};
+use baton_lang::prover::{decide, ProverError, Verdict};
+use baton_lang::Diagnostic;
+use serde::Serialize;
+
+use crate::cli::Prove;
+
+/// What was found of a policy.
+#[derive(Serialize)]
+struct Report {
+    policy: String,
+    properties: Vec<Row>,
+}
+
+/// A property, as the table has it.
+#[derive(Serialize)]
+struct Row {
+    property: &'static str,
+    /// `proved`, `fails`, `open`, `by construction` or `not claimed`.
+    result: &'static str,
+    by: String,
+}
+
+pub fn prove(args: &Prove) -> Result<ExitCode> {
+    let mut all_hold = true;
+    let mut reports = Vec::new();
+    for text in &args.policies {
+        let (report, holds) = one(&language::source(text)?)?;
+        all_hold &= holds;
+        reports.push(report);
+    }
+    if args.output.json {
+        print_json(&reports)?;
+    } else {
+        reports
+            .iter()
+            .try_for_each(|report| print(&table(report)))?;
+    }
+    Ok(match all_hold {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(1),
+    })
+}
+
+fn one(file: &Path) -> Result<(Report, bool)> {
+    let policy = language::compile(file)?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| Error::file(format!("reading {}", file.display()), &e))?;
+    let shown = language::shown(file);
+    let goals = goals(&policy);
+    let mut found = Vec::new();
+    for (number, goal) in (1..).zip(&goals) {
+        let begun = Instant::now();
+        let verdict = decide(goal).map_err(|why| unproved(&policy.name, &why))?;
+        eprintln!(
+            "baton: {}: goal {number} of {}, {}: {} ({} ms)",
+            policy.name,
+            goals.len(),
+            goal.name,
+            word(&verdict),
+            begun.elapsed().as_millis()
+        );
+        if verdict != Verdict::Holds {
+            let diagnostic = explained(goal, &verdict);
+            eprint!(
+                "{}",
+                diagnostic.render(&shown, &text, std::io::stderr().is_terminal())
+            );
+        }
+        found.push(verdict);
+    }
+    let mut properties = vec![
+        Row {
+            property: "no thread is lost, or runs twice",
+            result: "by construction",
+            by: "each handler moves its thread once on each path; the host checks tokens".into(),
+        },
+        Row {
+            property: "no deadlock, and no endless loop",
+            result: "by construction",
+            by: "one lock at a time; loops are over sets and queues; no recursion".into(),
+        },
+    ];
+    let loads = match has_unit_loads(&policy) {
+        true => "each load is 1",
+        false => "any loads",
+    };
+    for property in Property::ALL {
+        let of: Vec<&Verdict> = goals
+            .iter()
+            .zip(&found)
+            .filter(|(goal, _)| goal.property == property)
+            .map(|(_, verdict)| verdict)
+            .collect();
+        let (result, by) = if of.is_empty() {
+            ("not claimed", "the policy does not balance".to_owned())
+        } else if of.iter().all(|verdict| **verdict == Verdict::Holds) {
+            ("proved", format!("{} goals, z3; {loads}", of.len()))
+        } else if of
+            .iter()
+            .any(|verdict| matches!(verdict, Verdict::Fails(_)))
+        {
+            ("fails", "see above".to_owned())
+        } else {
+            ("open", "see above".to_owned())
+        };
+        properties.push(Row {
+            property: property.text(),
+            result,
+            by,
+        });
+    }
+    let holds = found.iter().all(|verdict| *verdict == Verdict::Holds);
+    let report = Report {
+        policy: policy.name,
+        properties,
+    };
+    Ok((report, holds))
+}
+
+fn unproved(policy: &str, why: &ProverError) -> Error {
+    match why {
+        ProverError::Missing(_) => Error::environment(
+            why.to_string(),
+            "install it (Debian: z3), or run baton inside Baton's Debian root: vm/enter baton ...",
+        ),
+        ProverError::Refused(_) => Error::baton(format!("proving {policy}: {why}")),
+    }
+}
+
+const fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::Fails(_) => "FAILS",
+        Verdict::Open => "OPEN",
+    }
+}
+
+/// A goal that does not hold, in the policy's terms.
+fn explained(goal: &Goal, verdict: &Verdict) -> Diagnostic {
+    let message = match verdict {
+        Verdict::Fails(_) => format!("this does not hold: {}", goal.must),
+        _ => format!("this was neither proved nor refuted: {}", goal.must),
+    };
+    let diagnostic = Diagnostic::error(goal.span, message);
+    match verdict {
+        Verdict::Fails(values) if !values.is_empty() => {
+            let values: Vec<String> = values
+                .iter()
+                .map(|(what, value)| format!("{what} = {value}"))
+                .collect();
+            diagnostic.help(format!(
+                "it does not hold, for example, for {}",
+                values.join(", ")
+            ))
+        }
+        _ => diagnostic,
+    }
+}
+
+fn table(report: &Report) -> String {
+    let width = |f: fn(&Row) -> usize| report.properties.iter().map(f).max().unwrap_or(0);
+    let (first, second) = (
+        width(|row| row.property.len()),
+        width(|row| row.result.len()),
+    );
+    let mut text = format!("{}\n", report.policy);
+    for row in &report.properties {
+        text += &format!(
+            "  {:first$}  {:second$}  {}\n",
+            row.property, row.result, row.by
+        );
+    }
+    text
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must be true of a policy so that no core idles while another has two threads, as goals in
+//! SMT-LIB (`docs/language/proofs.md`).
+//!
+//! A goal is a formula that has no model if the obligation holds. A model is a counterexample.
+//!
+//! **Stale reads.** A read of another core's `cload` or count, without its lock, may return an old
+//! value. So each read in the text is a variable of its own. What is known of a core is known of
+//! each of its reads: while it has no thread, each read is 0 from the moment on at which the
+//! operation began, and so on. Under the lock of a core, its own values do not change.
+
+mod symbols;
+
+use crate::diagnostic::Span;
+use crate::hir::*;
+use symbols::{Core, Evaluator, Reads, Value};
+
+/// Something that must hold.
+#[derive(Clone, Debug)]
+pub struct Goal {
+    pub property: Property,
+    /// One word or two, such as `filter`.
+    pub name: &'static str,
+    /// What must hold, in the policy's terms.
+    pub must: &'static str,
+    /// The part of the policy that it is about.
+    pub span: Span,
+    /// A script in SMT-LIB that answers `unsat` if it holds.
+    pub script: String,
+    /// The variables that a counterexample gives values to, and what they are.
+    pub shown: Vec<(String, String)>,
+}
+
+/// What is proved by several goals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Property {
+    /// After a balancing, no core idles while another has two threads.
+    Balancing,
+    /// A thread that is placed on a core with another thread saw no idle core.
+    Placement,
+}
+
+impl Property {
+    pub const ALL: [Self; 2] = [Self::Balancing, Self::Placement];
+
+    /// As the table of results has it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Balancing => "balancing leaves no core idle beside two threads",
+            Self::Placement => "a thread is placed beside another only if no core idles",
+        }
+    }
+}
+
+/// The goals of a policy.
+pub fn goals(policy: &Policy) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    if let Some(steal) = &policy.steal {
+        goals.push(filter(policy, steal));
+        goals.push(migrates(policy, steal));
+        goals.push(keeps_one(policy, steal));
+        goals.push(until(policy, steal));
+    }
+    for (name, placed) in [
+        ("placement of new", &policy.handlers.new),
+        ("placement of unblock", &policy.handlers.unblock),
+    ] {
+        goals.extend(placed.as_ref().map(|placed| place(policy, name, placed)));
+    }
+    goals
+}
+
+/// Are all loads 1?
+pub fn has_unit_loads(policy: &Policy) -> bool {
+    let Some(load) = policy.load else { return true };
+    let is_one = policy.thread[load]
+        .initial
+        .as_ref()
+        .is_some_and(|it| matches!(it.kind, ExprKind::Int(1)));
+    is_one && !symbols::assigns(policy, load)
+}
+
+/// `rs >= 2` and `rd = 0`: each read of `src` shows two threads, each of `dst` none.
+fn two_and_none(reads: &mut Reads, src: LocalId, dst: LocalId) {
+    reads.bound(Core::Local(src), ">= 2");
+    reads.bound(Core::Local(dst), "= 0");
+}
+
+fn filter(policy: &Policy, steal: &Steal) -> Goal {
+    let function = &steal.can_steal_core;
+    let (src, dst) = (function.parameters[0], function.parameters[1]);
+    let mut evaluator = Evaluator::new(policy, &function.body);
+    two_and_none(&mut evaluator.reads, src, dst);
+    let passes = evaluator.condition(&function.body);
+    Goal {
+        property: Property::Balancing,
+        name: "filter",
+        must: "can_steal_core accepts a core with two threads, for one with none",
+        span: span_of(&function.body, steal.span),
+        script: evaluator.script(&[format!("(not {passes})")]),
+        shown: evaluator.shown(),
+    }
+}
+
+/// The evaluator for `steal_thread`, and the condition on which the thread moves.
+fn moves<'p>(
+    policy: &'p Policy,
+    steal: &'p StealThread,
+    bounds: impl FnOnce(&mut Reads),
+) -> (Evaluator<'p>, String) {
+    let mut evaluator = Evaluator::new(policy, &steal.body);
+    evaluator
+        .reads
+        .lock(Core::Local(steal.src), has_unit_loads(policy));
+    bounds(&mut evaluator.reads);
+    evaluator.thread_load(steal.thread, steal.src);
+    let moves = evaluator.moves(&steal.body);
+    (evaluator, moves)
+}
+
+fn migrates(policy: &Policy, steal: &Steal) -> Goal {
+    let thread = &steal.steal_thread;
+    let (evaluator, moves) = moves(policy, thread, |reads| {
+        two_and_none(reads, thread.src, thread.dst);
+    });
+    Goal {
+        property: Property::Balancing,
+        name: "steal",
+        must: "steal_thread moves a thread from a core with two threads to one with none",
+        span: span_of(&thread.body, steal.span),
+        script: evaluator.script(&[format!("(not {moves})")]),
+        shown: evaluator.shown(),
+    }
+}
+
+fn keeps_one(policy: &Policy, steal: &Steal) -> Goal {
+    let thread = &steal.steal_thread;
+    let (mut evaluator, moves) = moves(policy, thread, |_| {});
+    let count = evaluator.reads.count(Core::Local(thread.src));
+    Goal {
+        property: Property::Balancing,
+        name: "keep one",
+        must: "steal_thread moves no thread from a core that has only one",
+        span: span_of(&thread.body, steal.span),
+        script: evaluator.script(&[moves, format!("(< {count} 2)")]),
+        shown: evaluator.shown(),
+    }
+}
+
+fn until(policy: &Policy, steal: &Steal) -> Goal {
+    let function = &steal.until;
+    let mut evaluator = Evaluator::new(policy, &function.body);
+    evaluator
+        .reads
+        .bound(Core::Local(function.parameters[0]), "= 0");
+    let stops = evaluator.condition(&function.body);
+    Goal {
+        property: Property::Balancing,
+        name: "until",
+        must: "until is false while the core has no thread",
+        span: span_of(&function.body, steal.span),
+        script: evaluator.script(&[stops]),
+        shown: evaluator.shown(),
+    }
+}
+
+/// The core that is chosen was seen idle, or is the lowest of all cores, or all were seen busy.
+fn place(policy: &Policy, name: &'static str, placed: &Placed) -> Goal {
+    let must = "the core that is chosen was seen without a thread, or all were seen with one";
+    let Some(place) = &placed.place else {
+        return Goal {
+            property: Property::Placement,
+            name,
+            must,
+            span: placed
+                .update
+                .statements
+                .first()
+                .map(|it| it.span)
+                .unwrap_or_default(),
+            // The thread stays where it was.
+            script: "(check-sat)".into(),
+            shown: Vec::new(),
+        };
+    };
+    let mut evaluator = Evaluator::new(policy, &place.body);
+    let mut path = evaluator.run(&place.body.statements);
+    let chosen = evaluator.value(&place.core, &mut path);
+    let is_good = match chosen {
+        Value::Core(core) => evaluator.is_good(&core),
+        _ => "false".into(),
+    };
+    Goal {
+        property: Property::Placement,
+        name,
+        must,
+        span: place.core.span,
+        script: evaluator.script(&[format!("(not {is_good})")]),
+        shown: evaluator.shown(),
+    }
+}
+
+fn span_of(body: &Body, otherwise: Span) -> Span {
+    let first = body.statements.first().map(|it| it.span);
+    let last = body.statements.last().map(|it| it.span);
+    match (first, last, &body.value) {
+        (_, _, Some(value)) => first.map_or(value.span, |first| first.to(value.span)),
+        (Some(first), Some(last), None) => first.to(last),
+        _ => otherwise,
+    }
+}

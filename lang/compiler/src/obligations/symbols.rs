@@ -1,0 +1,729 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Bodies as formulas: each path, with what is known on it.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use crate::ast::Binary;
+use crate::hir::*;
+
+/// A core, as far as it is told apart from others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Core {
+    /// A parameter, or the variable of a foreach: any core.
+    Local(LocalId),
+    /// Some core: the number of a place in the text.
+    Some(usize),
+    /// The one with the lowest load of all cores.
+    Lowest,
+    /// One of two, by a condition.
+    Either(String, Box<Core>, Box<Core>),
+}
+
+/// A value. Numbers, times and enums are integers of SMT-LIB.
+#[derive(Clone, Debug)]
+pub enum Value {
+    Term(String),
+    Core(Core),
+    /// A thread, or one of several.
+    Thread(usize),
+}
+
+/// A read of a core's load or count.
+struct Read {
+    core: Core,
+    name: String,
+    what: &'static str,
+}
+
+/// What is read of cores.
+#[derive(Default)]
+pub struct Reads {
+    all: Vec<Read>,
+    /// What is known of each read of a core.
+    bounds: Vec<(Core, &'static str)>,
+    /// The core whose lock is held, and whether its load is its count.
+    locked: Option<(Core, bool)>,
+}
+
+impl Reads {
+    /// Each read of this core has this bound.
+    pub fn bound(&mut self, core: Core, bound: &'static str) {
+        self.bounds.push((core, bound));
+    }
+
+    /// The lock of this core is held.
+    pub fn lock(&mut self, core: Core, has_unit_loads: bool) {
+        self.locked = Some((core, has_unit_loads));
+    }
+
+    /// A read of a core's count.
+    pub fn count(&mut self, core: Core) -> String {
+        self.read(core, "count")
+    }
+
+    fn read(&mut self, core: Core, what: &'static str) -> String {
+        let is_locked = self
+            .locked
+            .as_ref()
+            .is_some_and(|(locked, _)| *locked == core);
+        if is_locked {
+            // Under its lock, a value does not change.
+            let known = self
+                .all
+                .iter()
+                .find(|it| it.core == core && it.what == what);
+            if let Some(known) = known {
+                return known.name.clone();
+            }
+        }
+        let name = format!("{what}_{}", self.all.len());
+        self.all.push(Read {
+            core,
+            name: name.clone(),
+            what,
+        });
+        name
+    }
+}
+
+/// Evaluates one body, and the functions that it calls.
+pub struct Evaluator<'p> {
+    policy: &'p Policy,
+    locals: &'p [Local],
+    values: HashMap<LocalId, Value>,
+    pub reads: Reads,
+    declared: Vec<(String, &'static str)>,
+    assumed: Vec<String>,
+    /// Attributes of threads and cores, by name: they do not change while a thread is looked at,
+    /// but by assignments.
+    attributes: HashMap<String, String>,
+    /// Conditions under which every core was seen with a thread.
+    all_busy: Vec<String>,
+    /// The condition on which the subject was moved.
+    moved: String,
+    /// The load of the thread that is looked at.
+    load: Option<String>,
+    /// What a function returned, by path.
+    returns: Vec<(String, Value)>,
+    fresh: usize,
+}
+
+/// A path through a body: the condition on which it is taken.
+#[derive(Clone, Debug)]
+pub struct Path {
+    condition: String,
+}
+
+fn and(a: &str, b: &str) -> String {
+    match (a, b) {
+        ("true", other) | (other, "true") => other.into(),
+        ("false", _) | (_, "false") => "false".into(),
+        _ => format!("(and {a} {b})"),
+    }
+}
+
+fn or(a: &str, b: &str) -> String {
+    match (a, b) {
+        ("false", other) | (other, "false") => other.into(),
+        ("true", _) | (_, "true") => "true".into(),
+        _ => format!("(or {a} {b})"),
+    }
+}
+
+fn not(a: &str) -> String {
+    match a {
+        "true" => "false".into(),
+        "false" => "true".into(),
+        _ => format!("(not {a})"),
+    }
+}
+
+fn number(value: i64) -> String {
+    match value < 0 {
+        true => format!("(- {})", value.unsigned_abs()),
+        false => value.to_string(),
+    }
+}
+
+impl<'p> Evaluator<'p> {
+    pub fn new(policy: &'p Policy, body: &'p Body) -> Self {
+        let mut evaluator = Self {
+            policy,
+            locals: &body.locals,
+            values: HashMap::new(),
+            reads: Reads::default(),
+            declared: Vec::new(),
+            assumed: Vec::new(),
+            attributes: HashMap::new(),
+            all_busy: Vec::new(),
+            moved: "false".into(),
+            load: None,
+            returns: Vec::new(),
+            fresh: 0,
+        };
+        for parameter in &policy.parameters {
+            let name = format!("param_{}", parameter.name);
+            evaluator.declared.push((name.clone(), "Int"));
+            let (least, most) = parameter.range.unwrap_or((0, i64::MAX));
+            let range = format!("(<= {} {name} {})", number(least), number(most));
+            evaluator.assumed.push(range);
+        }
+        evaluator
+    }
+
+    /// The thread that is looked at has a load: at least 1, and less than its core's.
+    pub fn thread_load(&mut self, thread: LocalId, src: LocalId) {
+        let _ = thread;
+        let src = Core::Local(src);
+        let (sum, count) = (self.reads.read(src.clone(), "cload"), self.reads.count(src));
+        if self.reads.locked.as_ref().is_some_and(|(_, unit)| *unit) {
+            self.assumed.push(format!("(= {sum} {count})"));
+            self.load = Some("1".into());
+            return;
+        }
+        let load = self.declare("load", "Int");
+        // Each other thread has a load of at least 1.
+        self.assumed
+            .push(format!("(and (<= 1 {load}) (<= {count} {sum}))"));
+        self.assumed
+            .push(format!("(<= (+ {load} (- {count} 1)) {sum})"));
+        self.load = Some(load);
+    }
+
+    fn declare(&mut self, what: &str, of: &'static str) -> String {
+        self.fresh += 1;
+        let name = format!("{what}_v{}", self.fresh);
+        self.declared.push((name.clone(), of));
+        name
+    }
+
+    fn sort(of: Type) -> &'static str {
+        match of {
+            Type::Bool => "Bool",
+            _ => "Int",
+        }
+    }
+
+    /// Any value of a type.
+    fn any(&mut self, what: &str, of: Type) -> Value {
+        self.fresh += 1;
+        match of {
+            Type::Core | Type::MaybeCore => Value::Core(Core::Some(self.fresh)),
+            Type::Thread | Type::MaybeThread => Value::Thread(self.fresh),
+            _ => Value::Term(self.declare(what, Self::sort(of))),
+        }
+    }
+
+    /// The condition on which an expression body, or one with returns, is true.
+    pub fn condition(&mut self, body: &'p Body) -> String {
+        let mut path = self.run(&body.statements);
+        let mut truth = String::from("false");
+        for (condition, value) in std::mem::take(&mut self.returns) {
+            if let Value::Term(term) = value {
+                truth = or(&truth, &and(&condition, &term));
+            }
+        }
+        if let Some(value) = &body.value {
+            if let Value::Term(term) = self.value(value, &mut path) {
+                truth = or(&truth, &and(&path.condition, &term));
+            }
+        }
+        truth
+    }
+
+    /// The condition on which `steal_thread` moves its thread.
+    pub fn moves(&mut self, body: &'p Body) -> String {
+        self.run(&body.statements);
+        self.moved.clone()
+    }
+
+    /// Runs a body from its beginning. Returns the path to its end.
+    pub fn run(&mut self, statements: &'p [Statement]) -> Path {
+        let mut path = Path {
+            condition: "true".into(),
+        };
+        self.block(statements, &mut path);
+        path
+    }
+
+    fn block(&mut self, statements: &'p [Statement], path: &mut Path) {
+        for statement in statements {
+            self.statement(statement, path);
+        }
+    }
+
+    fn assign(&mut self, id: LocalId, value: Value, path: &Path) {
+        // Paths that do not come here keep the old value.
+        let value = match (self.values.get(&id).cloned(), value) {
+            (Some(Value::Term(old)), Value::Term(new)) if path.condition != "true" => {
+                Value::Term(format!("(ite {} {new} {old})", path.condition))
+            }
+            (Some(Value::Core(old)), Value::Core(new)) if path.condition != "true" => Value::Core(
+                Core::Either(path.condition.clone(), Box::new(new), Box::new(old)),
+            ),
+            (_, value) => value,
+        };
+        self.values.insert(id, value);
+    }
+
+    fn statement(&mut self, statement: &'p Statement, path: &mut Path) {
+        match &statement.kind {
+            StatementKind::Let(id, value) => {
+                let value = self.value(value, path);
+                self.values.insert(*id, value);
+            }
+            StatementKind::Set(id, value) => {
+                let value = self.value(value, path);
+                self.assign(*id, value, path);
+            }
+            StatementKind::SetThread(thread, index, value) => {
+                let key = match self.value(thread, path) {
+                    Value::Thread(thread) => format!("thread{thread}.{index}"),
+                    _ => return,
+                };
+                self.set_attribute(key, value, path);
+            }
+            StatementKind::SetCore(index, value) => {
+                self.set_attribute(format!("core.{index}"), value, path);
+            }
+            StatementKind::If {
+                narrowed,
+                condition,
+                then,
+                otherwise,
+            } => {
+                let mut holds = String::from("true");
+                if let Some((value, id)) = narrowed {
+                    let value = self.value(value, path);
+                    holds = self.is_there(&value);
+                    self.values.insert(*id, value);
+                }
+                if let Some(condition) = condition {
+                    let condition = self.term(condition, path);
+                    holds = and(&holds, &condition);
+                }
+                let mut yes = Path {
+                    condition: and(&path.condition, &holds),
+                };
+                let mut no = Path {
+                    condition: and(&path.condition, &not(&holds)),
+                };
+                self.block(then, &mut yes);
+                if let Some(otherwise) = otherwise {
+                    self.block(otherwise, &mut no);
+                }
+                path.condition = or(&yes.condition, &no.condition);
+            }
+            StatementKind::Unless(value, id, leaves) => {
+                let value = self.value(value, path);
+                let is_there = self.is_there(&value);
+                let mut gone = Path {
+                    condition: and(&path.condition, &not(&is_there)),
+                };
+                self.block(leaves, &mut gone);
+                path.condition = and(&path.condition, &is_there);
+                self.values.insert(*id, value);
+            }
+            StatementKind::Foreach(id, _, _, body) => self.foreach(*id, body, path),
+            StatementKind::Break => path.condition = "false".into(),
+            StatementKind::Return(value) => {
+                if let Some(value) = value {
+                    let value = self.value(value, path);
+                    self.returns.push((path.condition.clone(), value));
+                }
+                path.condition = "false".into();
+            }
+            StatementKind::Enqueue(..) => self.moved = or(&self.moved, &path.condition),
+            StatementKind::Call(function, arguments) => {
+                self.call(*function, arguments, path);
+            }
+            StatementKind::Run(..) | StatementKind::Resched | StatementKind::StealFor(_) => {}
+        }
+    }
+
+    /// One turn of a loop, of any member, after any number of turns.
+    fn foreach(&mut self, id: LocalId, body: &'p [Statement], path: &mut Path) {
+        let mut changed = Vec::new();
+        assigned(body, &mut changed);
+        for local in &changed {
+            let value = self.any("turn", self.locals[*local].kind);
+            self.values.insert(*local, value);
+        }
+        let member = self.any("member", self.locals[id].kind);
+        self.values.insert(id, member);
+        // Whether there is such a turn is not known.
+        let comes = self.declare("comes", "Bool");
+        let mut turn = Path {
+            condition: and(&path.condition, &comes),
+        };
+        self.block(body, &mut turn);
+        for local in changed {
+            let value = self.any("after", self.locals[local].kind);
+            self.values.insert(local, value);
+        }
+        // A turn that returns is the last one.
+        let leaves: Vec<&String> = self
+            .returns
+            .iter()
+            .map(|(condition, _)| condition)
+            .collect();
+        let left = leaves
+            .iter()
+            .fold("false".to_owned(), |all, one| or(&all, one));
+        path.condition = and(&path.condition, &not(&left));
+    }
+
+    fn set_attribute(&mut self, key: String, value: &'p Expr, path: &mut Path) {
+        let old = self.attribute(&key, value.of);
+        let new = self.term(value, path);
+        let new = match path.condition.as_str() {
+            "true" => new,
+            condition => format!("(ite {condition} {new} {old})"),
+        };
+        self.attributes.insert(key, new);
+    }
+
+    fn attribute(&mut self, key: &str, of: Type) -> String {
+        if let Some(known) = self.attributes.get(key) {
+            return known.clone();
+        }
+        let name = self.declare("attribute", Self::sort(of));
+        self.attributes.insert(key.into(), name.clone());
+        name
+    }
+
+    /// The condition on which a search has found something.
+    fn is_there(&mut self, value: &Value) -> String {
+        match value {
+            Value::Core(Core::Some(place)) => {
+                let name = format!("found_{place}");
+                if !self.declared.iter().any(|(known, _)| *known == name) {
+                    self.declared.push((name.clone(), "Bool"));
+                }
+                name
+            }
+            Value::Core(_) | Value::Term(_) => "true".into(),
+            Value::Thread(_) => self.declare("found", "Bool"),
+        }
+    }
+
+    fn term(&mut self, expr: &'p Expr, path: &mut Path) -> String {
+        match self.value(expr, path) {
+            Value::Term(term) => term,
+            Value::Core(_) | Value::Thread(_) => self.declare("other", Self::sort(expr.of)),
+        }
+    }
+
+    fn core(&mut self, expr: &'p Expr, path: &mut Path) -> Core {
+        match self.value(expr, path) {
+            Value::Core(core) => core,
+            _ => {
+                self.fresh += 1;
+                Core::Some(self.fresh)
+            }
+        }
+    }
+
+    pub fn value(&mut self, expr: &'p Expr, path: &mut Path) -> Value {
+        match &expr.kind {
+            ExprKind::Int(value) if expr.of == Type::Bool => Value::Term((*value != 0).to_string()),
+            ExprKind::Int(value) => Value::Term(number(*value)),
+            ExprKind::Bool(value) => Value::Term(value.to_string()),
+            ExprKind::Parameter(index) => {
+                Value::Term(format!("param_{}", self.policy.parameters[*index].name))
+            }
+            ExprKind::Local(id) => match self.values.get(id) {
+                Some(value) => value.clone(),
+                None => {
+                    let value = match self.locals[*id].kind {
+                        Type::Core => Value::Core(Core::Local(*id)),
+                        Type::Thread => Value::Thread(*id + (1 << 20)),
+                        of => self.any("parameter", of),
+                    };
+                    self.values.insert(*id, value.clone());
+                    value
+                }
+            },
+            ExprKind::SelfCore | ExprKind::Current | ExprKind::Queue(_) | ExprKind::Cores(..) => {
+                self.any("place", expr.of)
+            }
+            ExprKind::ThreadAttribute(thread, index) => {
+                if self.policy.load == Some(*index) {
+                    if let Some(load) = &self.load {
+                        return Value::Term(load.clone());
+                    }
+                }
+                let thread = match self.value(thread, path) {
+                    Value::Thread(thread) => thread,
+                    _ => return self.any("attribute", expr.of),
+                };
+                match expr.of {
+                    Type::Core => self.any("attribute", expr.of),
+                    of => Value::Term(self.attribute(&format!("thread{thread}.{index}"), of)),
+                }
+            }
+            ExprKind::Thread(_, fact) => {
+                let value = self.declare("fact", "Int");
+                if *fact == ThreadFact::Weight {
+                    self.assumed.push(format!("(<= 15 {value} 88761)"));
+                }
+                Value::Term(value)
+            }
+            ExprKind::CoreAttribute(index) => match expr.of {
+                Type::Core => self.any("attribute", expr.of),
+                of => Value::Term(self.attribute(&format!("core.{index}"), of)),
+            },
+            ExprKind::Cload(core) => {
+                let core = self.core(core, path);
+                Value::Term(self.reads.read(core, "cload"))
+            }
+            ExprKind::Count(core) => {
+                let core = self.core(core, path);
+                Value::Term(self.reads.read(core, "count"))
+            }
+            ExprKind::Waiting(_) => {
+                let value = self.declare("waiting", "Int");
+                self.assumed.push(format!("(>= {value} 0)"));
+                Value::Term(value)
+            }
+            ExprKind::First(set, order) => self.first(set, *order, path),
+            ExprKind::Valid(of) => {
+                let value = self.value(of, path);
+                Value::Term(self.is_there(&value))
+            }
+            ExprKind::Call(function, arguments) => self.call(*function, arguments, path),
+            ExprKind::Min(a, b) => {
+                let (a, b) = (self.term(a, path), self.term(b, path));
+                Value::Term(format!("(ite (<= {a} {b}) {a} {b})"))
+            }
+            ExprKind::Max(a, b) => {
+                let (a, b) = (self.term(a, path), self.term(b, path));
+                Value::Term(format!("(ite (>= {a} {b}) {a} {b})"))
+            }
+            ExprKind::Now | ExprKind::Random(_) => self.any("input", expr.of),
+            ExprKind::Wakeup(_) => self.any("wakeup", expr.of),
+            ExprKind::Not(of) => {
+                let of = self.term(of, path);
+                Value::Term(not(&of))
+            }
+            ExprKind::Negate(of) => {
+                let of = self.term(of, path);
+                Value::Term(format!("(- {of})"))
+            }
+            ExprKind::Binary(a, operator, b) => self.binary(a, *operator, b, path),
+        }
+    }
+
+    fn binary(&mut self, a: &'p Expr, operator: Binary, b: &'p Expr, path: &mut Path) -> Value {
+        if matches!(a.of, Type::Core | Type::Thread) {
+            return self.any("same", Type::Bool);
+        }
+        let (a, b) = (self.term(a, path), self.term(b, path));
+        Value::Term(match operator {
+            Binary::And => and(&a, &b),
+            Binary::Or => or(&a, &b),
+            Binary::NotEqual => format!("(not (= {a} {b}))"),
+            Binary::Equal => format!("(= {a} {b})"),
+            // Towards 0, as in the machine; the divisor is above 0.
+            Binary::Divide => format!("(ite (>= {a} 0) (div {a} {b}) (- (div (- {a}) {b})))"),
+            Binary::Remainder => format!("(ite (>= {a} 0) (mod {a} {b}) (- (mod (- {a}) {b})))"),
+            other => format!("({} {a} {b})", other.text()),
+        })
+    }
+
+    fn first(&mut self, set: &'p Expr, order: Option<Order>, path: &Path) -> Value {
+        if let ExprKind::Cores(which, _) = &set.kind {
+            let is_lowest = order.is_some_and(|order| {
+                order.is_lowest && matches!(order.by, Key::Cload | Key::Count)
+            });
+            match which {
+                Cores::All if is_lowest => return Value::Core(Core::Lowest),
+                Cores::Idle => {
+                    self.fresh += 1;
+                    let core = Core::Some(self.fresh);
+                    let found = self.is_there(&Value::Core(core.clone()));
+                    // Its count was seen at 0; if none was found, each count was seen above 0.
+                    let seen = self.reads.count(core.clone());
+                    self.assumed.push(format!("(=> {found} (= {seen} 0))"));
+                    self.all_busy.push(and(&path.condition, &not(&found)));
+                    return Value::Core(core);
+                }
+                _ => {}
+            }
+        }
+        match set.of {
+            Type::Threads => self.any("first", Type::MaybeThread),
+            _ => self.any("first", Type::MaybeCore),
+        }
+    }
+
+    /// The value of a call: the function's body, in place.
+    fn call(&mut self, function: usize, arguments: &'p [Expr], path: &mut Path) -> Value {
+        let called = &self.policy.functions[function];
+        let values: Vec<Value> = arguments.iter().map(|it| self.value(it, path)).collect();
+        let locals = std::mem::replace(&mut self.locals, &called.body.locals);
+        let outer = std::mem::take(&mut self.values);
+        let returns = std::mem::take(&mut self.returns);
+        for (id, value) in called.parameters.iter().zip(values) {
+            self.values.insert(*id, value);
+        }
+        let mut inner = path.clone();
+        self.block(&called.body.statements, &mut inner);
+        let value = called.body.value.as_ref();
+        let mut result = value.map(|value| self.value(value, &mut inner));
+        // The last return is that of the path that comes to it; each other one has its condition.
+        for (condition, value) in std::mem::replace(&mut self.returns, returns)
+            .into_iter()
+            .rev()
+        {
+            result = Some(match (result, value) {
+                (Some(Value::Term(other)), Value::Term(value)) => {
+                    Value::Term(format!("(ite {condition} {value} {other})"))
+                }
+                (Some(Value::Core(other)), Value::Core(value)) => {
+                    Value::Core(Core::Either(condition, Box::new(value), Box::new(other)))
+                }
+                (_, value) => value,
+            });
+        }
+        self.locals = locals;
+        self.values = outer;
+        result.unwrap_or_else(|| Value::Term("0".into()))
+    }
+
+    /// The condition on which a core is a good place: it was seen without a thread, or is the
+    /// lowest of all, or every core was seen with one.
+    pub fn is_good(&self, core: &Core) -> String {
+        let all_busy = self
+            .all_busy
+            .iter()
+            .fold("false".to_owned(), |all, one| or(&all, one));
+        or(&self.was_idle(core), &all_busy)
+    }
+
+    fn was_idle(&self, core: &Core) -> String {
+        match core {
+            Core::Lowest => "true".into(),
+            Core::Either(condition, a, b) => {
+                format!(
+                    "(ite {condition} {} {})",
+                    self.was_idle(a),
+                    self.was_idle(b)
+                )
+            }
+            core => {
+                let reads = self.reads.all.iter().filter(|read| read.core == *core);
+                reads.fold("false".to_owned(), |all, read| {
+                    or(&all, &format!("(= {} 0)", read.name))
+                })
+            }
+        }
+    }
+
+    /// The script that has a model where all these hold.
+    pub fn script(&self, asserted: &[String]) -> String {
+        let mut script = String::from("(set-logic ALL)\n");
+        for (name, sort) in &self.declared {
+            let _ = writeln!(script, "(declare-const {name} {sort})");
+        }
+        for read in &self.reads.all {
+            let name = &read.name;
+            let _ = writeln!(script, "(declare-const {name} Int)\n(assert (>= {name} 0))");
+            for (core, bound) in &self.reads.bounds {
+                if *core == read.core {
+                    let (operator, value) = bound.split_once(' ').unwrap_or(("=", "0"));
+                    let _ = writeln!(script, "(assert ({operator} {name} {value}))");
+                }
+            }
+        }
+        for assumed in self.assumed.iter().chain(asserted) {
+            let _ = writeln!(script, "(assert {assumed})");
+        }
+        script.push_str("(check-sat)\n");
+        script
+    }
+
+    /// What a counterexample shows: the reads of named cores, and parameters.
+    pub fn shown(&self) -> Vec<(String, String)> {
+        let mut shown = Vec::new();
+        for read in &self.reads.all {
+            let core = match &read.core {
+                Core::Local(id) => self.locals[*id].name.clone(),
+                _ => "a core".into(),
+            };
+            let text = match read.what {
+                "count" => format!("count({core})"),
+                what => format!("{core}.{what}"),
+            };
+            shown.push((read.name.clone(), text));
+        }
+        for parameter in &self.policy.parameters {
+            shown.push((format!("param_{}", parameter.name), parameter.name.clone()));
+        }
+        if let Some(load) = self.load.as_ref().filter(|load| load.as_str() != "1") {
+            shown.push((load.clone(), "the thread's load".into()));
+        }
+        shown
+    }
+}
+
+/// The locals that statements assign.
+fn assigned(statements: &[Statement], found: &mut Vec<LocalId>) {
+    for statement in statements {
+        match &statement.kind {
+            StatementKind::Set(id, _) => found.push(*id),
+            StatementKind::If {
+                then, otherwise, ..
+            } => {
+                assigned(then, found);
+                assigned(otherwise.as_deref().unwrap_or_default(), found);
+            }
+            StatementKind::Foreach(_, _, _, body) | StatementKind::Unless(_, _, body) => {
+                assigned(body, found);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Does any body assign this attribute of threads?
+pub fn assigns(policy: &Policy, attribute: usize) -> bool {
+    fn within(statements: &[Statement], attribute: usize) -> bool {
+        statements.iter().any(|statement| match &statement.kind {
+            StatementKind::SetThread(_, index, _) => *index == attribute,
+            StatementKind::If {
+                then, otherwise, ..
+            } => {
+                within(then, attribute)
+                    || otherwise.as_ref().is_some_and(|it| within(it, attribute))
+            }
+            StatementKind::Foreach(_, _, _, body) | StatementKind::Unless(_, _, body) => {
+                within(body, attribute)
+            }
+            _ => false,
+        })
+    }
+    let handlers = &policy.handlers;
+    let placed = [&handlers.new, &handlers.unblock];
+    let others = [
+        &handlers.preempt,
+        &handlers.give_way,
+        &handlers.block,
+        &handlers.terminate,
+        &handlers.tick,
+        &handlers.depart,
+        &handlers.arrive,
+        &handlers.schedule,
+        &handlers.entry,
+        &handlers.exit,
+    ];
+    let bodies = policy.functions.iter().map(|function| &function.body);
+    let bodies = bodies
+        .chain(placed.into_iter().flatten().map(|placed| &placed.update))
+        .chain(others.into_iter().flatten().map(|handler| &handler.body))
+        .chain(policy.steal.iter().map(|steal| &steal.steal_thread.body));
+    bodies
+        .into_iter()
+        .any(|body| within(&body.statements, attribute))
+}

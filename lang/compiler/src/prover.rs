@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Goals are decided by Z3, a process of its own.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+use crate::obligations::Goal;
+
+/// How long Z3 may take for a goal, s. None takes a tenth of that on any policy of the tree.
+const LIMIT: u32 = 10;
+
+/// What became of a goal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Holds,
+    /// A counterexample: what has which value.
+    Fails(Vec<(String, String)>),
+    /// Neither was found in time.
+    Open,
+}
+
+/// Why a goal was not decided.
+#[derive(Debug)]
+pub enum ProverError {
+    /// There is no Z3.
+    Missing(io::Error),
+    /// It does not take the script, with what it says.
+    Refused(String),
+}
+
+impl fmt::Display for ProverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(why) => write!(f, "z3 cannot be run: {why}"),
+            Self::Refused(text) => write!(f, "z3 does not take the goal: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for ProverError {}
+
+/// Decides a goal.
+pub fn decide(goal: &Goal) -> Result<Verdict, ProverError> {
+    let mut script = goal.script.clone();
+    if !goal.shown.is_empty() {
+        let names: Vec<&str> = goal.shown.iter().map(|(name, _)| name.as_str()).collect();
+        script.push_str(&format!("(get-value ({}))\n", names.join(" ")));
+    }
+    let limit = format!("-T:{LIMIT}");
+    let mut z3 = Command::new("z3")
+        .args(["-in", &limit])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(ProverError::Missing)?;
+    if let Some(mut stdin) = z3.stdin.take() {
+        // A solver that ends early says why on its output.
+        let _ = stdin.write_all(script.as_bytes());
+    }
+    let output = z3.wait_with_output().map_err(ProverError::Missing)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (answer, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    match answer.trim() {
+        "unsat" => Ok(Verdict::Holds),
+        "sat" => Ok(Verdict::Fails(values(goal, rest))),
+        "unknown" | "timeout" => Ok(Verdict::Open),
+        other => Err(ProverError::Refused(other.into())),
+    }
+}
+
+/// The values of what is shown, from `((name value) ..)`. Several reads of one thing have the value
+/// of the first.
+fn values(goal: &Goal, text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for (name, what) in &goal.shown {
+        let begin = format!("({name} ");
+        let Some(at) = text.find(&begin) else {
+            continue;
+        };
+        let rest = &text[at + begin.len()..];
+        let value = match rest.strip_prefix("(- ") {
+            Some(rest) => rest.split(')').next().map(|value| format!("-{value}")),
+            None => rest.split(')').next().map(str::to_owned),
+        };
+        if let Some(value) = value.filter(|_| !found.iter().any(|(known, _)| known == what)) {
+            found.push((what.clone(), value));
+        }
+    }
+    found
+}

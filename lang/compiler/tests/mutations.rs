@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Policies of the tree with one change. Wrong ones do not compile, or fail at the goal that the
+//! change breaks, with a counterexample. Others still hold: heuristics are free.
+
+use std::fs;
+use std::path::Path;
+
+use baton_lang::obligations::goals;
+use baton_lang::prover::{decide, Verdict};
+
+const ULE: &str = "ule-cwc/ule_cwc";
+const CFS: &str = "cfs-cwc-flat/cfs_cwc_flat";
+
+fn policy(name: &str) -> String {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::read_to_string(tree.join("policies").join(format!("{name}.baton"))).unwrap()
+}
+
+fn changed(name: &str, from: &str, to: &str) -> String {
+    let text = policy(name);
+    assert!(text.contains(from), "{name} has no `{from}`");
+    text.replace(from, to)
+}
+
+/// The names of the goals that do not hold, or the first message of the compiler.
+fn fails_at(text: &str) -> Result<Vec<&'static str>, String> {
+    let policy = baton_lang::compile(text).map_err(|mistakes| mistakes[0].message.clone())?;
+    let mut failed = Vec::new();
+    for goal in goals(&policy) {
+        match decide(&goal).expect("z3 runs") {
+            Verdict::Holds => {}
+            Verdict::Fails(_) => failed.push(goal.name),
+            Verdict::Open => panic!("the goal {} stays open", goal.name),
+        }
+    }
+    Ok(failed)
+}
+
+#[test]
+fn policies_of_the_tree_hold() {
+    for name in [ULE, CFS] {
+        assert_eq!(fails_at(&policy(name)), Ok(vec![]), "{name}");
+    }
+}
+
+/// Changes that break one obligation each: the policy, what is replaced by what, and the goals.
+#[rustfmt::skip]
+const WRONG: &[(&str, &str, &str, &[&str])] = &[
+    // Filters.
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ src.cload - dst.cload > 2 }", &["filter"]),
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ src.cload > 2 * (dst.cload + 1) }", &["filter"]),
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ src.cload >= dst.cload * 2 && dst.cload > 0 }", &["filter"]),
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ src.cload - dst.cload >= turns }", &["filter"]),
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ random(2) == 0 }", &["filter"]),
+    (CFS, "{ count(src) > 1 && src.cload > dst.cload }", "{ count(src) > 2 && src.cload > dst.cload }", &["filter"]),
+    (CFS, "{ count(src) > 1 && src.cload > dst.cload }", "{ dst.cload > src.cload }", &["filter"]),
+    (CFS, "{ count(src) > 1 && src.cload > dst.cload }", "{ count(src) > 1 && src.cload * 4 > (dst.cload + 2) * 5 }", &["filter"]),
+    // What moves.
+    (ULE, "if (src.cload - dst.cload >= 2) {", "if (src.cload - dst.cload >= 3) {", &["steal"]),
+    (ULE, "if (src.cload - dst.cload >= 2) {", "if (src.cload - dst.cload >= 1) {", &["keep one"]),
+    (ULE, "if (src.cload - dst.cload >= 2) {", "if (src.cload >= 1) {", &["keep one"]),
+    (ULE, "if (src.cload - dst.cload >= 2) {", "if (src.cload - dst.cload >= 2 && t.prio == REGULAR) {", &["steal"]),
+    (ULE, "if (src.cload - dst.cload >= 2) {", "if (count(dst) > 0 && src.cload > 2) {", &["steal"]),
+    (ULE, "if (src.cload - dst.cload >= 2) {", "if (now() > 1s) {", &["steal", "keep one"]),
+    (CFS, "if (count(src) > 1 && src.cload > dst.cload) t", "if (src.cload > dst.cload) t", &["keep one"]),
+    (CFS, "if (count(src) > 1 && src.cload > dst.cload) t", "if (count(src) > 1 && t.nice < 0) t", &["steal"]),
+    (CFS, "if (count(src) > 1 && src.cload > dst.cload) t", "if (count(src) > 3) t", &["steal"]),
+    // When to stop.
+    (ULE, "{ count(dst) != 0 }", "{ true }", &["until"]),
+    (ULE, "{ count(dst) != 0 }", "{ count(dst) >= 0 }", &["until"]),
+    (CFS, "{ count(dst) > 0 }", "{ count(dst) < 4 }", &["until"]),
+    (CFS, "{ count(dst) > 0 }", "{ random(10) == 0 }", &["until"]),
+    // Where threads are placed: one domain only, the highest load, or none looked at.
+    (ULE, "return first(system_cores() order lowest cload);", "return last;", &["placement of new", "placement of unblock"]),
+    (ULE, "return first(system_cores() order lowest cload);", "return first(llc(last) order lowest cload);", &["placement of new", "placement of unblock"]),
+    (ULE, "return first(system_cores() order lowest cload);", "return first(system_cores() order highest cload);", &["placement of new", "placement of unblock"]),
+    (ULE, "if (c.cload == 0) return c;", "if (c.cload <= 1) return c;", &["placement of new", "placement of unblock"]),
+    (CFS, "core c = choose_core(t.core);\n        t.vruntime", "core c = waker();\n        t.vruntime", &["placement of unblock"]),
+    (CFS, "return first(system_cores() order lowest cload);", "return first(system_cores());", &["placement of new", "placement of unblock"]),
+];
+
+#[test]
+fn wrong_policies_fail_at_the_goal_that_they_break() {
+    assert!(WRONG.len() >= 24);
+    for (name, from, to, goals) in WRONG {
+        let failed = fails_at(&changed(name, from, to));
+        assert_eq!(failed, Ok(goals.to_vec()), "{name}: {from} -> {to}");
+    }
+}
+
+/// Changes with which a thread would be lost, or moved twice.
+#[rustfmt::skip]
+const UNSAFE: &[(&str, &str, &str, &str)] = &[
+    (ULE, "if (t.prio == REGULAR) t => timeshare;\n        else t => realtime;", "if (t.prio == REGULAR) t => timeshare;", "the thread is lost on a path through `preempt`"),
+    (ULE, "    on yield(thread t) {\n        t => timeshare;", "    on yield(thread t) {", "the thread is lost on `yield`"),
+    (ULE, "t => current for timeslice;", "if (valid(t)) t => current for timeslice;", "a thread to run is not chosen on a path through `schedule`"),
+    (CFS, "t => ready;", "t => ready; t => ready;", "the thread is moved twice on a path through here"),
+    (CFS, "t => c.ready;\n    }\n\n    on unblock", "t => ready;\n    }\n\n    on unblock", "the core that is chosen here is not used"),
+    (CFS, "c.min_vruntime + min(", "min_vruntime + self.cload * 1ns + other.min_vruntime + min(", "there is no `other` here"),
+];
+
+#[test]
+fn policies_that_would_lose_a_thread_do_not_compile() {
+    for (name, from, to, message) in UNSAFE {
+        let found = fails_at(&changed(name, from, to));
+        assert_eq!(found, Err((*message).into()), "{name}: {from} -> {to}");
+    }
+}
+
+/// Changes that do no harm.
+#[rustfmt::skip]
+const HARMLESS: &[(&str, &str, &str)] = &[
+    // Which core is selected does not matter.
+    (ULE, "first(stealable order highest cload)", "first(stealable order lowest cload)"),
+    (ULE, "first(stealable order highest cload)", "first(stealable)"),
+    (ULE, "first(stealable order highest cload)", "first(stealable order highest count)"),
+    (CFS, "first(stealable order highest cload)", "first(stealable order lowest count)"),
+    // Filters that accept more, and say the same in other words.
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ src.cload - dst.cload > 1 }"),
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ src.cload >= 2 }"),
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ true }"),
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ src.cload > dst.cload }"),
+    (ULE, "{ src.cload - dst.cload >= 2 }", "{ if (dst.cload == 0) return count(src) > 1; return src.cload > 4; }"),
+    (CFS, "{ count(src) > 1 && src.cload > dst.cload }", "{ count(src) > 1 }"),
+    (CFS, "{ count(src) > 1 && src.cload > dst.cload }", "{ src.cload - 1 > dst.cload }"),
+    // More moves, but never the last thread.
+    (ULE, "if (src.cload - dst.cload >= 2) {", "if (src.cload >= 2) {"),
+    (ULE, "if (src.cload - dst.cload >= 2) {", "if (count(src) > 1 && count(dst) == 0) {"),
+    (CFS, "if (count(src) > 1 && src.cload > dst.cload) t", "if (count(src) > 1) t"),
+    (CFS, "if (count(src) > 1 && src.cload > dst.cload) t", "if (count(src) > 1 && (count(dst) == 0 || t.nice > 0)) t"),
+    // Stops later, or by the load.
+    (ULE, "{ count(dst) != 0 }", "{ count(dst) > 1 }"),
+    (ULE, "{ count(dst) != 0 }", "{ dst.cload > 0 }"),
+    (ULE, "{ count(dst) != 0 }", "{ false }"),
+    (CFS, "{ count(dst) > 0 }", "{ dst.cload >= 1 && count(dst) >= 1 }"),
+    // Other placements that look at all cores.
+    (ULE, "foreach (c in llc(last))", "foreach (c in node(last))"),
+    (ULE, "return first(system_cores() order lowest cload);", "return first(system_cores() order lowest count);"),
+    (ULE, "if (c.cload == 0) return c;", "if (count(c) == 0) return c;"),
+    (CFS, "foreach (c in llc(last)) {\n            if (c.cload == 0) return c;\n        }\n", ""),
+    // Other slices, credits and orders.
+    (CFS, "order lowest vruntime", "order highest vruntime"),
+    (CFS, "param time slice = 3ms", "param time slice = 6ms"),
+    (ULE, "param int turns = 8", "param int turns = 2"),
+];
+
+#[test]
+fn harmless_changes_still_hold() {
+    assert!(HARMLESS.len() >= 24);
+    for (name, from, to) in HARMLESS {
+        let failed = fails_at(&changed(name, from, to));
+        assert_eq!(failed, Ok(vec![]), "{name}: {from} -> {to}");
+    }
+}
+
+/// A goal that fails says for which values.
+#[test]
+fn a_counterexample_is_in_the_policys_terms() {
+    let text = changed(
+        ULE,
+        "{ src.cload - dst.cload >= 2 }",
+        "{ src.cload - dst.cload > 2 }",
+    );
+    let policy = baton_lang::compile(&text).unwrap();
+    let goal = &goals(&policy)[0];
+    let Verdict::Fails(values) = decide(goal).unwrap() else {
+        panic!("the goal holds");
+    };
+    let of = |what: &str| {
+        values
+            .iter()
+            .find(|(name, _)| name == what)
+            .unwrap()
+            .1
+            .as_str()
+    };
+    assert_eq!((of("src.cload"), of("dst.cload")), ("2", "0"));
+}
