@@ -12,8 +12,9 @@ use crate::serve::bind;
 
 /// Turns between two looks at the clock.
 const TURNS: u32 = 64;
-/// So many turns take less time than this, ns, unless the thread was kept from its CPU.
-const GAP: u64 = 1_000_000;
+/// So many turns take less time than this, ns, unless the thread was kept from its CPU for long. The
+/// kernel's own threads take a CPU for shorter times, and are no reason to leave it.
+const GAP: u64 = 10_000_000;
 
 /// A thread that polls.
 pub(crate) struct Post {
