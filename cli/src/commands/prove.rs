@@ -43,9 +43,7 @@ pub fn prove(args: &Prove) -> Result<ExitCode> {
     if args.output.json {
         print_json(&reports)?;
     } else {
-        reports
-            .iter()
-            .try_for_each(|report| print(&table(report)))?;
+        reports.iter().try_for_each(|report| print(table(report)))?;
     }
     Ok(match all_hold {
         true => ExitCode::SUCCESS,
