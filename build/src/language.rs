@@ -43,21 +43,7 @@ pub fn compile(file: &Path) -> Result<baton_lang::hir::Policy> {
         .map_err(|e| Error::file(format!("reading {}", file.display()), &e))?;
     let name = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
     let shown = shown(file);
-    let policy = baton_lang::compile(&text).map_err(|diagnostics| {
-        for diagnostic in &diagnostics {
-            let with_color = std::io::stderr().is_terminal();
-            eprint!("{}", diagnostic.render(&shown, &text, with_color));
-        }
-        let mistakes = match diagnostics.len() {
-            1 => "a mistake".to_owned(),
-            count => format!("{count} mistakes"),
-        };
-        Error::policy(
-            name,
-            format!("{shown} has {mistakes}, shown above"),
-            "mend the first one, and run the same command again",
-        )
-    })?;
+    let policy = baton_lang::compile(&text).map_err(|mistakes| wrong(file, &text, &mistakes))?;
     if policy.name != name {
         return Err(Error::policy(
             name,
@@ -66,6 +52,24 @@ pub fn compile(file: &Path) -> Result<baton_lang::hir::Policy> {
         ));
     }
     Ok(policy)
+}
+
+/// Shows the mistakes of a policy on standard error, and returns the error of the command.
+pub fn wrong(file: &Path, text: &str, mistakes: &[baton_lang::Diagnostic]) -> Error {
+    let shown = shown(file);
+    for mistake in mistakes {
+        let with_color = std::io::stderr().is_terminal();
+        eprint!("{}", mistake.render(&shown, text, with_color));
+    }
+    let count = match mistakes.len() {
+        1 => "a mistake".to_owned(),
+        count => format!("{count} mistakes"),
+    };
+    Error::policy(
+        file.file_stem().and_then(OsStr::to_str).unwrap_or_default(),
+        format!("{shown} has {count}, shown above"),
+        "mend the first one, and run the same command again",
+    )
 }
 
 /// A path as the user would write it here.

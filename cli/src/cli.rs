@@ -58,6 +58,10 @@ pub enum Command {
     New(New),
     /// Build policies, and the kernel modules that they need.
     Build(Build),
+    /// Format policies in Baton's language.
+    ///
+    /// Exit code 1 if --check is given and a file is not formatted.
+    Fmt(Fmt),
     /// Prove that a policy in Baton's language leaves no core idle beside waiting threads.
     ///
     /// Exit code 0 if all goals hold, 1 if one fails or stays open.
@@ -261,6 +265,16 @@ pub struct Build {
     /// BATON_ALLOW_UNSAFE=1 every command does this.
     #[arg(long)]
     pub allow_unsafe: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Fmt {
+    /// Files: NAME.baton.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Only say which files are not formatted.
+    #[arg(long)]
+    pub check: bool,
 }
 
 #[derive(Args, Debug)]

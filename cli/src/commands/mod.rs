@@ -9,6 +9,7 @@ pub mod check;
 pub mod demo;
 mod doctor;
 pub mod enclave;
+mod fmt;
 pub mod hints;
 mod load;
 mod new;
@@ -43,6 +44,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Doctor { output } => doctor::doctor(&search, output.json),
         Command::New(args) => new::new(&args),
         Command::Build(args) => build::build(&args),
+        Command::Fmt(args) => fmt::fmt(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::Load(args) => load::command(&search, &args),
         Command::Unload(args) => unload::command(&args),

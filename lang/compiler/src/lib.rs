@@ -8,6 +8,7 @@
 pub mod ast;
 mod check;
 pub mod diagnostic;
+mod format;
 pub mod hir;
 pub mod obligations;
 pub mod parser;
@@ -16,6 +17,7 @@ mod rust;
 mod token;
 
 pub use diagnostic::Diagnostic;
+pub use format::format;
 pub use rust::crate_of;
 
 /// Reads and checks a policy. The diagnostics are in the order of the source. What cannot be read is

@@ -92,13 +92,14 @@ fn filter(policy: &Policy, steal: &Steal) -> Goal {
     let mut evaluator = Evaluator::new(policy, &function.body);
     two_and_none(&mut evaluator.reads, src, dst);
     let passes = evaluator.condition(&function.body);
+    let script = evaluator.script(&[format!("(not {passes})")]);
     Goal {
         property: Property::Balancing,
         name: "filter",
         must: "can_steal_core accepts a core with two threads, for one with none",
         span: span_of(&function.body, steal.span),
-        script: evaluator.script(&[format!("(not {passes})")]),
-        shown: evaluator.shown(),
+        shown: evaluator.shown(&script),
+        script,
     }
 }
 
@@ -123,13 +124,14 @@ fn migrates(policy: &Policy, steal: &Steal) -> Goal {
     let (evaluator, moves) = moves(policy, thread, |reads| {
         two_and_none(reads, thread.src, thread.dst);
     });
+    let script = evaluator.script(&[format!("(not {moves})")]);
     Goal {
         property: Property::Balancing,
         name: "steal",
         must: "steal_thread moves a thread from a core with two threads to one with none",
         span: span_of(&thread.body, steal.span),
-        script: evaluator.script(&[format!("(not {moves})")]),
-        shown: evaluator.shown(),
+        shown: evaluator.shown(&script),
+        script,
     }
 }
 
@@ -137,13 +139,14 @@ fn keeps_one(policy: &Policy, steal: &Steal) -> Goal {
     let thread = &steal.steal_thread;
     let (mut evaluator, moves) = moves(policy, thread, |_| {});
     let count = evaluator.reads.count(Core::Local(thread.src));
+    let script = evaluator.script(&[moves, format!("(< {count} 2)")]);
     Goal {
         property: Property::Balancing,
         name: "keep one",
         must: "steal_thread moves no thread from a core that has only one",
         span: span_of(&thread.body, steal.span),
-        script: evaluator.script(&[moves, format!("(< {count} 2)")]),
-        shown: evaluator.shown(),
+        shown: evaluator.shown(&script),
+        script,
     }
 }
 
@@ -154,13 +157,14 @@ fn until(policy: &Policy, steal: &Steal) -> Goal {
         .reads
         .bound(Core::Local(function.parameters[0]), "= 0");
     let stops = evaluator.condition(&function.body);
+    let script = evaluator.script(&[stops]);
     Goal {
         property: Property::Balancing,
         name: "until",
         must: "until is false while the core has no thread",
         span: span_of(&function.body, steal.span),
-        script: evaluator.script(&[stops]),
-        shown: evaluator.shown(),
+        shown: evaluator.shown(&script),
+        script,
     }
 }
 
@@ -179,7 +183,7 @@ fn place(policy: &Policy, name: &'static str, placed: &Placed) -> Goal {
                 .map(|it| it.span)
                 .unwrap_or_default(),
             // The thread stays where it was.
-            script: "(check-sat)".into(),
+            script: "(check-sat)\n".into(),
             shown: Vec::new(),
         };
     };
@@ -190,13 +194,14 @@ fn place(policy: &Policy, name: &'static str, placed: &Placed) -> Goal {
         Value::Core(core) => evaluator.is_good(&core),
         _ => "false".into(),
     };
+    let script = evaluator.script(&[format!("(not {is_good})")]);
     Goal {
         property: Property::Placement,
         name,
         must,
         span: place.core.span,
-        script: evaluator.script(&[format!("(not {is_good})")]),
-        shown: evaluator.shown(),
+        shown: evaluator.shown(&script),
+        script,
     }
 }
 

@@ -76,7 +76,7 @@ impl<'s> Parser<'s> {
     }
 
     fn is_word(&self, word: &str) -> bool {
-        self.token() == Token::Name && self.text() == word
+        matches!(self.token(), Token::Name | Token::Word) && self.text() == word
     }
 
     fn eat_word(&mut self, word: &str) -> bool {
@@ -90,7 +90,7 @@ impl<'s> Parser<'s> {
     /// What is there instead, for messages.
     fn found(&self) -> String {
         match self.token() {
-            Token::Name | Token::Number => format!("`{}`", self.text()),
+            Token::Name | Token::Word | Token::Number => format!("`{}`", self.text()),
             token => token.to_string(),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use crate::ast::Binary;
 use crate::hir::*;
 
 /// The sources of a crate.
@@ -169,7 +170,7 @@ impl Writer<'_> {
         self.line(
             "// No policy uses all that it is given, and conditions stay as they are written.",
         );
-        self.line("#![allow(unused_imports, unused_variables, clippy::collapsible_if)]");
+        self.line("#![allow(unused_imports, unused_variables, clippy::collapsible_if, clippy::let_and_return)]");
         self.line("");
         self.line(
             "use baton_machine::{\n    At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, \
@@ -746,6 +747,16 @@ impl Writer<'_> {
                 };
                 let value = self.coerced(value, scope.locals[*id].kind, scope);
                 self.line(format!("let {mark}{} = {value};", name(*id)));
+            }
+            StatementKind::Set(
+                id,
+                Expr {
+                    kind: ExprKind::Binary(target, operator @ (Binary::Add | Binary::Subtract), by),
+                    ..
+                },
+            ) if matches!(target.kind, ExprKind::Local(of) if of == *id) => {
+                let by = self.expr(by, scope);
+                self.line(format!("{} {}= {by};", name(*id), operator.text()));
             }
             StatementKind::Set(id, value) => {
                 let value = self.coerced(value, scope.locals[*id].kind, scope);

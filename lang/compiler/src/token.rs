@@ -10,9 +10,15 @@ use crate::diagnostic::{Diagnostic, Span};
 /// A token. Words are told apart from names by the parser, as most are words in one place only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Logos)]
 #[logos(skip r"[ \t\r\n]+")]
-#[logos(skip(r"//[^\n]*", allow_greedy = true))]
-#[logos(skip r"/\*([^*]|\*+[^*/])*\*+/")]
 pub enum Token {
+    #[regex(r"//[^\n]*", allow_greedy = true)]
+    #[regex(r"/\*([^*]|\*+[^*/])*\*+/")]
+    Comment,
+    /// A word behind which a parenthesis does not belong to a call, and a minus is a sign.
+    #[token("if")]
+    #[token("foreach")]
+    #[token("return")]
+    Word,
     #[regex(r"[A-Za-z_][A-Za-z0-9_]*")]
     Name,
     #[regex(r"[0-9][0-9_]*(ns|us|ms|s)?")]
@@ -80,6 +86,8 @@ pub enum Token {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Comment => "a comment",
+            Self::Word => "a word",
             Self::Name => "a name",
             Self::Number => "a number",
             Self::OpenBrace => "`{`",
@@ -118,6 +126,13 @@ impl fmt::Display for Token {
 /// The tokens of a source, the last of which is [`Token::End`]. Characters that begin no token are
 /// reported, and left out.
 pub fn tokens(source: &str, diagnostics: &mut Vec<Diagnostic>) -> Vec<(Token, Span)> {
+    let mut tokens = tokens_and_comments(source, diagnostics);
+    tokens.retain(|(token, _)| *token != Token::Comment);
+    tokens
+}
+
+/// The same, with comments.
+pub fn tokens_and_comments(source: &str, diagnostics: &mut Vec<Diagnostic>) -> Vec<(Token, Span)> {
     let mut tokens = Vec::new();
     for (token, range) in Token::lexer(source).spanned() {
         let span = Span::new(range.start, range.end);

@@ -38,8 +38,18 @@ fn fails_at(text: &str) -> Result<Vec<&'static str>, String> {
 
 #[test]
 fn policies_of_the_tree_hold() {
-    for name in [ULE, CFS] {
+    for name in [ULE, CFS, "lottery/lottery"] {
         assert_eq!(fails_at(&policy(name)), Ok(vec![]), "{name}");
+    }
+}
+
+/// The two policies that the paper says do not conserve work fail where it says.
+#[test]
+fn the_papers_models_fail() {
+    let placements = ["placement of new", "placement of unblock"];
+    for (name, first) in [("ule/ule", "until"), ("cfs-ipanema/cfs_ipanema", "steal")] {
+        let failed = fails_at(&policy(name)).unwrap();
+        assert_eq!(failed, [first, placements[0], placements[1]], "{name}");
     }
 }
 

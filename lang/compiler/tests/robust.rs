@@ -7,7 +7,11 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-const POLICIES: [&str; 2] = ["cfs-cwc-flat/cfs_cwc_flat", "ule-cwc/ule_cwc"];
+const POLICIES: [&str; 3] = [
+    "cfs-cwc-flat/cfs_cwc_flat",
+    "lottery/lottery",
+    "ule-cwc/ule_cwc",
+];
 
 fn policy(name: &str) -> String {
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -104,12 +108,16 @@ proptest! {
     }
 }
 
-/// The compiler's answer; a policy is written as a crate, and a message is drawn.
+/// The compiler's answer; a policy is written as a crate and as goals, and a message is drawn.
 fn answer(text: &str) {
     match baton_lang::compile(text) {
         Ok(policy) => {
             let made = baton_lang::crate_of(&policy, "p.baton", "..");
             assert!(made.library.contains("impl Rules for"));
+            let goals = baton_lang::obligations::goals(&policy);
+            assert!(goals
+                .iter()
+                .all(|goal| goal.script.ends_with("(check-sat)\n")));
         }
         Err(diagnostics) => {
             assert!(!diagnostics.is_empty());

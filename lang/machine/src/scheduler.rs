@@ -76,13 +76,19 @@ impl<R: Rules> Machine<R> {
         let _ = home.compare_exchange(MOVING, NO_CORE, Relaxed, Relaxed);
     }
 
-    /// Counts a thread, which no core counts, under the lock of its core.
-    fn count(&self, core: &Core<R::Core>, cpu: Cpu, thread: Thread<'_, R::Thread>) {
-        let load = self.rules.load(thread);
-        thread.kept.load.store(load, Relaxed);
-        thread.kept.home.store(cpu.number() as u32, Relaxed);
-        core.count.set(core.count.get() + 1);
-        core.cload.set(core.cload.get() + load);
+    /// Counts a thread, under the lock of its core. False if a core counts it already: two calls may
+    /// be about one thread, if one of them has an old token of it.
+    fn count(&self, core: &Core<R::Core>, cpu: Cpu, thread: Thread<'_, R::Thread>) -> bool {
+        let kept = thread.kept;
+        let is = cpu.number() as u32;
+        let is_ours = kept.home.compare_exchange(NO_CORE, is, Relaxed, Relaxed);
+        if is_ours.is_ok() {
+            let load = self.rules.load(thread);
+            kept.load.store(load, Relaxed);
+            core.count.set(core.count.get() + 1);
+            core.cload.set(core.cload.get() + load);
+        }
+        is_ours.is_ok()
     }
 
     /// Puts a thread into the queue of a core that `place` says, under the core's lock.
@@ -106,9 +112,7 @@ impl<R: Rules> Machine<R> {
         if guarded.current == Some(thread.slot) {
             guarded.current = None;
         }
-        if was != is {
-            self.count(core, cpu, thread);
-        }
+        let comes = was != is && self.count(core, cpu, thread);
         let mut at = At {
             machine: self,
             ctx,
@@ -116,7 +120,7 @@ impl<R: Rules> Machine<R> {
             guarded: &mut guarded,
             prev: None,
         };
-        if was != is && was != NO_CORE {
+        if comes && was != NO_CORE {
             self.rules.arrive(&mut at, thread);
         }
         let place = place(&mut at);
@@ -149,8 +153,9 @@ impl<R: Rules> Machine<R> {
         if thread.kept.home.load(Relaxed) != cpu.number() as u32 {
             self.uncount(ctx, thread, true);
             self.locked(ctx, cpu, |at| {
-                self.count(&self.cores[cpu], cpu, thread);
-                self.rules.arrive(at, thread);
+                if self.count(&self.cores[cpu], cpu, thread) {
+                    self.rules.arrive(at, thread);
+                }
             });
         }
     }

@@ -10,15 +10,18 @@ macro_rules! each_sound_policy {
         $call!(arbiter);
         $call!(central);
         $call!(cfs_cwc_flat);
+        $call!(cfs_ipanema);
         $call!(cfs_like);
         $call!(echo);
         $call!(eevdf_like);
         $call!(fifo);
         $call!(locality);
+        $call!(lottery);
         $call!(relay_v1);
         $call!(relay_v2);
         $call!(shinjuku);
         $call!(template);
+        $call!(ule);
         $call!(ule_cwc);
         $call!(wfq);
     };
@@ -49,6 +52,14 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: cfs_cwc_flat,
         policy: cfs_cwc_flat,
+    },
+    Linked {
+        name: "cfs_ipanema",
+        sound: true,
+        excludes: &["work-conservation"],
+        replies: &[],
+        next: cfs_ipanema,
+        policy: cfs_ipanema,
     },
     Linked {
         name: "cfs_like",
@@ -99,6 +110,14 @@ pub const POLICIES: &[Linked] = &[
         policy: locality,
     },
     Linked {
+        name: "lottery",
+        sound: true,
+        excludes: &["bounded-wait"],
+        replies: &[],
+        next: lottery,
+        policy: lottery,
+    },
+    Linked {
         name: "relay_v1",
         sound: true,
         excludes: &["work-conservation"],
@@ -131,6 +150,14 @@ pub const POLICIES: &[Linked] = &[
         policy: template,
     },
     Linked {
+        name: "ule",
+        sound: true,
+        excludes: &["work-conservation"],
+        replies: &[],
+        next: ule,
+        policy: ule,
+    },
+    Linked {
         name: "ule_cwc",
         sound: true,
         excludes: &[],
@@ -159,16 +186,19 @@ pub const POLICIES: &[Linked] = &[
 linked!(arbiter);
 linked!(central);
 linked!(cfs_cwc_flat);
+linked!(cfs_ipanema);
 linked!(cfs_like);
 linked!(echo);
 linked!(eevdf_like);
 linked!(faulty);
 linked!(fifo);
 linked!(locality);
+linked!(lottery);
 linked!(relay_v1);
 linked!(relay_v2);
 linked!(shinjuku);
 linked!(template);
+linked!(ule);
 linked!(ule_cwc);
 linked!(wfq);
 linked!(witness);

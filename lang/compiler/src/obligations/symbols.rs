@@ -644,8 +644,8 @@ impl<'p> Evaluator<'p> {
         script
     }
 
-    /// What a counterexample shows: the reads of named cores, and parameters.
-    pub fn shown(&self) -> Vec<(String, String)> {
+    /// What a counterexample of a script shows: the reads of cores, and the parameters in it.
+    pub fn shown(&self, script: &str) -> Vec<(String, String)> {
         let mut shown = Vec::new();
         for read in &self.reads.all {
             let core = match &read.core {
@@ -659,7 +659,11 @@ impl<'p> Evaluator<'p> {
             shown.push((read.name.clone(), text));
         }
         for parameter in &self.policy.parameters {
-            shown.push((format!("param_{}", parameter.name), parameter.name.clone()));
+            let name = format!("param_{}", parameter.name);
+            // It is declared, and has a range: more than that is a use.
+            if script.matches(&name).count() > 2 {
+                shown.push((name, parameter.name.clone()));
+            }
         }
         if let Some(load) = self.load.as_ref().filter(|load| load.as_str() != "1") {
             shown.push((load.clone(), "the thread's load".into()));

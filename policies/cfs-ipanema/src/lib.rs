@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Written by Baton's compiler from cfs_ipanema.baton, which is what to change.
+//! `cfs_ipanema`: the kernel's former CFS as Ipanema models it, with what keeps it from conserving
+//! work: `baton prove cfs_ipanema` fails where the paper says.
+//!
+//! 1. A thread's *vruntime* grows by its CPU time, times 1024, divided by its weight. A core runs
+//!    the thread with the lowest. It is at most `lag` ahead of the core's, so that each thread's turn
+//!    comes, whatever the weights.
+//! 2. A core's `min_vruntime` is that of the thread that it picked last, and never falls. A thread
+//!    that wakes up has at least that of its core less `credit`. A thread that moves to another
+//!    core, asleep or not, keeps its distance, which counts as at most `period`.
+//! 3. A slice is `period` divided by the number of threads of the core, and at least `slice`.
+//! 4. A woken thread preempts one whose vruntime is ahead by more than `granularity`.
+//! 5. A woken or new thread goes to the core with the lowest load under the last-level cache of the
+//!    one where it ran, not to one elsewhere.
+//! 6. A thread's load is its weight. A core that would go idle takes threads from the core with the
+//!    highest load, but only threads with which the two loads come nearer to each other. A busy core
+//!    makes each idle core do so, at its tick.
+#![no_std]
+#![forbid(unsafe_code)]
+// No policy uses all that it is given, and conditions stay as they are written.
+#![allow(
+    unused_imports,
+    unused_variables,
+    clippy::collapsible_if,
+    clippy::let_and_return
+)]
+
+use baton_machine::{
+    At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen,
+    Thread, Wake, DEFAULT_SLICE,
+};
+
+const READY_QUEUE: usize = 0;
+
+/// The policy's parameters.
+pub struct CfsIpanema {
+    period: i64,
+    slice: i64,
+    credit: i64,
+    lag: i64,
+    granularity: i64,
+}
+
+/// The attributes of a thread.
+#[derive(Default)]
+pub struct OfThread {
+    load: Attribute,
+    vruntime: Attribute,
+    charged: Attribute,
+}
+
+/// The attributes of a core.
+pub struct OfCore {
+    min_vruntime: i64,
+}
+
+impl CfsIpanema {
+    fn charge(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
+        let ran = (t.runtime() - t.attributes().charged.get()) * 1024 / t.weight();
+        t.attributes().vruntime.set(
+            (t.attributes().vruntime.get() + ran).min(at.attributes().min_vruntime + self.lag),
+        );
+        t.attributes().charged.set(t.runtime());
+    }
+
+    fn leave(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
+        t.attributes()
+            .vruntime
+            .set((t.attributes().vruntime.get() - at.attributes().min_vruntime).min(self.period));
+    }
+}
+
+impl Rules for CfsIpanema {
+    const NAME: &'static str = "cfs_ipanema";
+    const QUEUES: &'static [Order] = &[Order::Key];
+
+    type Thread = OfThread;
+    type Core = OfCore;
+
+    fn new(env: &Env<'_>) -> Result<Self, Error> {
+        env.known_options(&["period", "slice", "credit", "lag", "granularity"])?;
+        Ok(Self {
+            period: baton_machine::duration(env, "period", 12000000, 1000000, 1000000000)?,
+            slice: baton_machine::duration(env, "slice", 3000000, 100000, 1000000000)?,
+            credit: baton_machine::duration(env, "credit", 500000, 0, 1000000000)?,
+            lag: baton_machine::duration(env, "lag", 100000000, 1000000, 10000000000)?,
+            granularity: baton_machine::duration(env, "granularity", 500000, 0, 1000000000)?,
+        })
+    }
+
+    fn core(&self, _: Cpu) -> OfCore {
+        OfCore { min_vruntime: 0 }
+    }
+
+    fn begin(&self, thread: Thread<'_, OfThread>, _: Cpu) {
+        thread.attributes().load.set(1024);
+        thread.attributes().vruntime.set(0);
+        thread.attributes().charged.set(0);
+    }
+
+    fn load(&self, thread: Thread<'_, OfThread>) -> i64 {
+        thread.attributes().load.get().max(1)
+    }
+
+    fn place_new(&self, seen: &Seen<'_, '_, Self>, t: Thread<'_, OfThread>, wake: &Wake) -> Cpu {
+        let c = seen.llc(wake.prev_cpu).min_by_key(|&core| seen.cload(core));
+        c.unwrap_or(wake.prev_cpu)
+    }
+
+    fn place_unblock(
+        &self,
+        seen: &Seen<'_, '_, Self>,
+        t: Thread<'_, OfThread>,
+        wake: &Wake,
+    ) -> Cpu {
+        let c = seen.llc(wake.prev_cpu).min_by_key(|&core| seen.cload(core));
+        c.unwrap_or(wake.prev_cpu)
+    }
+
+    fn start(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) -> Place {
+        t.attributes().load.set(t.weight());
+        t.attributes().charged.set(t.runtime());
+        t.attributes()
+            .vruntime
+            .set(at.attributes().min_vruntime + (self.slice * 1024 / t.weight()).min(self.lag));
+        Place {
+            queue: READY_QUEUE,
+            key: t.attributes().vruntime.get(),
+        }
+    }
+
+    fn unblock(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) -> Place {
+        t.attributes().load.set(t.weight());
+        t.attributes()
+            .vruntime
+            .set(at.attributes().min_vruntime + t.attributes().vruntime.get().max(0 - self.credit));
+        if let Some(current) = at.current() {
+            if current.attributes().vruntime.get() - t.attributes().vruntime.get()
+                > self.granularity
+            {
+                at.resched();
+            }
+        }
+        Place {
+            queue: READY_QUEUE,
+            key: t.attributes().vruntime.get(),
+        }
+    }
+
+    fn preempt(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) -> Place {
+        self.charge(at, t);
+        Place {
+            queue: READY_QUEUE,
+            key: t.attributes().vruntime.get(),
+        }
+    }
+
+    fn block(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
+        self.charge(at, t);
+        self.leave(at, t);
+    }
+
+    fn tick(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
+        self.charge(at, t);
+        let next_ = at.first(READY_QUEUE);
+        if let Some(next_) = next_ {
+            if t.attributes().vruntime.get() - next_.attributes().vruntime.get() > self.slice {
+                at.resched();
+            }
+        }
+    }
+
+    fn depart(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
+        self.leave(at, t);
+    }
+
+    fn arrive(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
+        t.attributes()
+            .vruntime
+            .set(t.attributes().vruntime.get() + at.attributes().min_vruntime);
+    }
+
+    fn schedule<'a>(&self, at: &mut At<'_, 'a, Self>) -> Option<Next<'a, OfThread>> {
+        let c = at.core();
+        let next_ = at.first(READY_QUEUE);
+        if let Some(next_) = next_ {
+            let value = at
+                .attributes()
+                .min_vruntime
+                .max(next_.attributes().vruntime.get());
+            at.attributes_mut().min_vruntime = value;
+        }
+        next_.map(|thread| Next {
+            thread,
+            slice: self.slice.max(self.period / 1_i64.max(at.seen().count(c))),
+        })
+    }
+
+    fn newly_idle(&self, balance: &mut Balance<'_, '_, Self>, c: Cpu) {
+        balance.steal_for(c);
+    }
+
+    fn balancing(&self, balance: &mut Balance<'_, '_, Self>, c: Cpu) {
+        for idle in balance.seen().idle_cores() {
+            balance.steal_for(idle);
+        }
+    }
+
+    fn place_in(&self, queue: usize, thread: Thread<'_, OfThread>) -> Place {
+        Place {
+            queue: READY_QUEUE,
+            key: thread.attributes().vruntime.get(),
+        }
+    }
+
+    fn can_steal_core(&self, seen: &Seen<'_, '_, Self>, src: Cpu, dst: Cpu) -> bool {
+        seen.count(src) > 1 && seen.cload(src) > seen.cload(dst)
+    }
+
+    fn select_core(&self, seen: &Seen<'_, '_, Self>, stealable: &CoreSet, dst: Cpu) -> Option<Cpu> {
+        seen.members(stealable)
+            .min_by_key(|&core| -seen.cload(core))
+    }
+
+    fn steal_thread(
+        &self,
+        at: &mut At<'_, '_, Self>,
+        dst: Cpu,
+        moved: (i64, i64),
+        t: Thread<'_, OfThread>,
+    ) -> Option<usize> {
+        let src = at.core();
+        let mut to = None;
+        if at.seen().count(src) > 1
+            && at.seen().cload(src) - (at.seen().cload(dst) + moved.0)
+                >= 2 * t.attributes().load.get()
+        {
+            to = Some(READY_QUEUE);
+        }
+        to
+    }
+
+    fn until(&self, seen: &Seen<'_, '_, Self>, dst: Cpu) -> bool {
+        seen.count(dst) > 0
+    }
+}
+
+baton_machine::policy!(Machine<CfsIpanema>);
