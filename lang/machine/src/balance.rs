@@ -15,6 +15,10 @@ use crate::thread::MOVING;
 /// The most threads that move from one core to another at once.
 const MOST_MOVED: usize = 8;
 
+/// The most threads of a queue that a steal looks at. The core's lock is held meanwhile, and a
+/// queue may have thousands that may not run on the other core.
+const MOST_LOOKED_AT: usize = 64;
+
 /// Threads on their way to a core. Each has the queue that it goes to.
 struct Moving {
     batons: [Option<(Schedulable, usize)>; MOST_MOVED],
@@ -98,7 +102,7 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
         let mut guarded = core.guarded.lock();
         for queue in 0..R::QUEUES.len() {
             let mut at = 0;
-            while moving.count < MOST_MOVED {
+            while moving.count < MOST_MOVED && at < MOST_LOOKED_AT {
                 let Some(slot) = guarded.queues[queue].slots().nth(at) else {
                     break;
                 };
