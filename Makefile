@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Each target makes on a fresh Debian 12 or 13 what it needs, as root or with sudo: see vm/root.sh.
 
-.PHONY: demo test check containment hostile agents kernels torture setup root-next clean
+.PHONY: demo test check containment hostile agents programs kernels torture setup root-next clean
 
 demo: ## A policy is simulated, checked, compared, upgraded, crashed and replayed: 3 minutes
 	@./baton demo
@@ -21,6 +21,9 @@ hostile: ## Ten minutes of hostile clients of hint queues in a booted kernel, an
 
 agents: ## Ten minutes of a hostile agent, 200 agents that end, 200 upgrades, ten minutes of secure_vm
 	@vm/enter cargo xtask agents 600 200
+
+programs: ## Ten thousand random programs in Baton's language, compiled and interpreted: half an hour
+	@vm/enter cargo xtask programs 10000
 
 kernels: ## Every kernel of Debian's archive that has sched_ext, tried briefly: half an hour
 	@vm/enter cargo xtask kernels

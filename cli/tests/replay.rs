@@ -115,6 +115,36 @@ fn a_recording_is_replayed_and_told() {
     assert!(std::fs::metadata(out).unwrap().len() > 100_000);
 }
 
+/// A second reading of the policy's text gives each answer that the compiled policy gave.
+#[test]
+fn the_interpreter_replays_what_the_compiled_policy_did() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("language.rec");
+    let file = name(&file);
+    for policy in ["ule_cwc", "cfs_cwc_flat"] {
+        let line = format!("sim {policy} -w random --duration 200ms --json --record {file}");
+        json(&line.split(' ').collect::<Vec<_>>());
+        for mode in [&["--single"][..], &[]] {
+            let replayed = json(&[&["replay", file, "--interpreted", "--json"], mode].concat());
+            assert_eq!(replayed["end"], "whole", "{policy}");
+            assert_eq!(replayed["policy"], "interpreted");
+            assert!(replayed["calls"].as_u64() > Some(1000), "{replayed}");
+            assert_eq!(replayed["events"], replayed["events_in_file"], "{policy}");
+        }
+    }
+    // Another policy answers otherwise.
+    let other = ["replay", file, "--interpreted", "-p", "lottery", "--json"];
+    assert_eq!(baton(&other).status.code(), Some(1));
+    // One that is not in the language has no text to read.
+    record(file);
+    let refused = baton(&["replay", file, "--interpreted"]);
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("wfq is not written in Baton's language"),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_policy_in_c_is_replayed() {
     let dir = tempfile::tempdir().unwrap();

@@ -17,6 +17,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (POLICY, &["baton", "baton-machine"]),
     ("baton-lang", &[]),
     ("baton-machine", &["baton"]),
+    ("baton-interpreter", &["baton-lang", "baton-machine"]),
+    (
+        "baton-programs",
+        &[
+            "baton-interpreter",
+            "baton-lang",
+            "baton-linked",
+            "baton-machine",
+            "baton-native",
+            "baton-sim",
+        ],
+    ),
     (
         "baton-core",
         &["baton-abi", "baton-conformance", "baton-message"],
@@ -130,6 +142,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton-agents",
             "baton-conformance",
             "baton-hints",
+            "baton-interpreter",
+            "baton-lang",
             "baton-linked",
             "baton-native",
             "baton-replay",

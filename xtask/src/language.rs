@@ -7,7 +7,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{steps::cannot_run, Result};
+use crate::steps::{cannot_run, cargo_with};
+use crate::Result;
 
 /// `cargo xtask language`.
 pub fn write(root: &Path) -> Result {
@@ -27,6 +28,24 @@ pub fn check(root: &Path) -> Result {
                 path.display()
             ));
         }
+    }
+    Ok(())
+}
+
+/// How many programs are built at once: those of a crate take memory together.
+const AT_ONCE: u64 = 200;
+
+/// `cargo xtask programs TIMES`: so many random programs, compiled and interpreted.
+pub fn programs(root: &Path, times: &str) -> Result {
+    let times: u64 = times
+        .parse()
+        .map_err(|_| format!("{times} is no number of programs"))?;
+    for first in (0..times).step_by(AT_ONCE as usize) {
+        let range = format!("{first}..{}", times.min(first + AT_ONCE));
+        println!("programs {range} of {times}");
+        let test = ["test", "-q", "-p", "baton-programs", "--test", "same"];
+        let arguments = [&test[..], &["random", "--", "--nocapture"]].concat();
+        cargo_with(root, &arguments, &[("BATON_PROGRAMS", &range)])?;
     }
     Ok(())
 }
@@ -72,7 +91,7 @@ fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
 /// The text as rustfmt formats it.
 fn formatted(text: &str) -> Result<String> {
     let mut rustfmt = Command::new("rustfmt")
-        .args(["--edition", "2021"])
+        .args(["--edition", "2024"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

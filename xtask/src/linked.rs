@@ -31,6 +31,8 @@ struct Policy {
     excludes: Vec<String>,
     replies: Vec<u64>,
     next: Option<String>,
+    /// It is written in Baton's language: `NAME.baton` is in its folder.
+    is_in_language: bool,
 }
 
 impl Policy {
@@ -79,10 +81,17 @@ fn policies(root: &Path) -> Result<Vec<Policy>> {
         .filter_map(|package| {
             let manifest = Path::new(package["manifest_path"].as_str()?);
             let folder = manifest.strip_prefix(&root).ok()?.parent()?;
-            folder.starts_with("policies").then(|| Policy {
-                package: package["name"].as_str().unwrap_or_default().to_owned(),
-                folder: folder.display().to_string(),
-                ..described(&package["metadata"]["baton"])
+            folder.starts_with("policies").then(|| {
+                let policy = Policy {
+                    package: package["name"].as_str().unwrap_or_default().to_owned(),
+                    folder: folder.display().to_string(),
+                    ..described(&package["metadata"]["baton"])
+                };
+                let source = root.join(folder).join(format!("{}.baton", policy.name()));
+                Policy {
+                    is_in_language: source.exists(),
+                    ..policy
+                }
             })
         })
         .collect();
@@ -102,6 +111,7 @@ fn described(metadata: &Value) -> Policy {
             .collect(),
         replies: items("replies").filter_map(Value::as_u64).collect(),
         next: metadata["next"].as_str().map(str::to_owned),
+        is_in_language: false,
     }
 }
 
@@ -135,7 +145,7 @@ fn list(policies: &[Policy]) -> String {
     let mut text = String::from(
         "// SPDX-License-Identifier: GPL-2.0-only\n\
          // Written by `cargo xtask policies`.\n\n\
-         use crate::{linked, Linked};\n\n\
+         use crate::{linked, source, Linked};\n\n\
          /// Calls a macro with the name of each sound policy.\n\
          #[macro_export]\n\
          macro_rules! each_sound_policy {\n    ($call:ident) => {\n",
@@ -146,10 +156,17 @@ fn list(policies: &[Policy]) -> String {
     text += "    };\n}\n\n/// All policies, by name.\npub const POLICIES: &[Linked] = &[\n";
     for policy in policies {
         let next = policy.next.as_ref().unwrap_or(&policy.package);
+        let source = match policy.is_in_language {
+            true => {
+                let folder = policy.folder.trim_start_matches("policies/");
+                format!("source!(\"{folder}/{}\")", policy.name())
+            }
+            false => "None".to_owned(),
+        };
         let _ = writeln!(
             text,
             "    Linked {{\n        name: \"{}\",\n        sound: {},\n        excludes: &{:?},\n\
-             \x20       replies: &{:?},\n        next: {},\n        policy: {},\n    }},",
+             \x20       replies: &{:?},\n        next: {},\n        policy: {},\n        source: {source},\n    }},",
             policy.name(),
             policy.sound,
             policy.excludes,
@@ -192,6 +209,7 @@ mod tests {
         let list = list(&policies);
         assert!(list.contains("        $call!(a_b);\n"), "{list}");
         assert!(list.contains("        next: a_b,\n"), "{list}");
+        assert!(list.contains("        source: None,\n"), "{list}");
         assert!(list.ends_with("];\n\nlinked!(a_b);\n"), "{list}");
     }
 }

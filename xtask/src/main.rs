@@ -42,6 +42,8 @@ usage: cargo xtask COMMAND
   docs/kernel-policy.md
   policies writes the list of policies for tests, tests/linked, anew from their manifests
   language writes the policies in Rust that are made from policies/*/*.baton anew
+  programs TIMES
+           so many random programs in Baton's language, compiled and interpreted
   header   writes policy/c/baton.h anew from policy/abi
   figures  draws docs/policies/figures anew from the tables of the pages";
 
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
             ["test"] => Box::new(steps::test),
             ["policies"] => Box::new(linked::write),
             ["language"] => Box::new(language::write),
+            ["programs", times] => Box::new(move |root| language::programs(root, times)),
             ["header"] => Box::new(header::write),
             ["kernels"] => Box::new(kernels::all),
             ["flavours"] => Box::new(kernels::all_flavours),

@@ -41,8 +41,14 @@ pub fn run_all(name: &str, steps: &[Step], root: &Path) -> Result {
 
 /// Runs cargo with its output on this program's output.
 pub fn cargo(root: &Path, arguments: &[&str]) -> Result {
+    cargo_with(root, arguments, &[])
+}
+
+/// The same with variables in its environment.
+pub fn cargo_with(root: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Result {
     let shown = format!("cargo {}", arguments.join(" "));
     let status = cargo_command(root, arguments)
+        .envs(variables.iter().copied())
         .status()
         .map_err(|e| cannot_run(&shown, &e))?;
     if status.success() {

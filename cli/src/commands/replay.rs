@@ -32,6 +32,10 @@ pub struct Replay {
     /// Options of the policy: KEY=VALUE,KEY=VALUE. [default: the recorded ones]
     #[arg(long, value_parser = names::options)]
     pub options: Option<String>,
+    /// Replay with the interpreter of Baton's language, by the source of the policy, and not with
+    /// what the compiler has made of it. -p gives a policy or a NAME.baton.
+    #[arg(long, conflicts_with_all = ["gdb", "what_if"])]
+    pub interpreted: bool,
     /// Replay all CPUs on one thread, in turn. [default: a thread for each]
     #[arg(long)]
     pub single: bool,
@@ -84,7 +88,14 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
     if args.gdb {
         return Err(debug(args, &recording)?);
     }
-    let policy = policy(args, &recording)?;
+    let program = match args.interpreted {
+        true => Some(program(args, &recording)?),
+        false => None,
+    };
+    let policy = match program {
+        Some(_) => INTERPRETED,
+        None => policy(args, &recording)?,
+    };
     let from = args
         .from
         .map(|place| baton_replay::checkpoint_before(&recording, place))
@@ -107,7 +118,12 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
     let (running, over) = mpsc::channel::<()>();
     let (progress, name) = (options.progress.clone(), policy.name());
     std::thread::spawn(move || watch(&progress, &name, &over));
-    let outcome = baton_replay::replay(&recording, policy, &options).map_err(|why| {
+    let replay = || baton_replay::replay(&recording, policy, &options);
+    let replayed = match &program {
+        Some(program) => baton_interpreter::with(program, replay),
+        None => replay(),
+    };
+    let outcome = replayed.map_err(|why| {
         Error::user(
             format!("{} cannot be replayed: {why}", args.file.display()),
             "see docs/replay.md",
@@ -273,6 +289,15 @@ fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
         Some(name) => baton_build::native(name),
         None => recorded_policy(recording),
     }
+}
+
+/// A policy whose text is interpreted.
+const INTERPRETED: Policy = Policy::linked(baton_native::module!(baton_interpreter::BatonPolicy));
+
+/// What is interpreted.
+fn program(args: &Replay, recording: &Recording) -> Result<baton_lang::hir::Policy> {
+    let text = args.policy.as_ref().unwrap_or(&recording.header.policy);
+    baton_build::language::compile(&baton_build::language::source(text)?)
 }
 
 fn recorded_policy(recording: &Recording) -> Result<Policy> {

@@ -206,9 +206,9 @@ pub enum StatementKind {
     /// The attribute of the core whose lock is held.
     SetCore(usize, Expr),
     If {
-        /// A thread or core that must be there, under the name of a new local.
-        narrowed: Option<(Expr, LocalId)>,
-        condition: Option<Expr>,
+        /// All of them, from the first on. The next ones are not asked after one that does not
+        /// hold.
+        conditions: Vec<Condition>,
         then: Vec<Statement>,
         otherwise: Option<Vec<Statement>>,
     },
@@ -224,6 +224,21 @@ pub enum StatementKind {
     Call(usize, Vec<Expr>),
     Resched,
     StealFor(Expr),
+}
+
+#[derive(Clone, Debug)]
+pub enum Condition {
+    Holds(Expr),
+    /// A thread or core must be there, and has the name of a new local.
+    IsThere(Expr, LocalId),
+}
+
+impl Condition {
+    pub fn expr(&self) -> &Expr {
+        match self {
+            Self::Holds(expr) | Self::IsThere(expr, _) => expr,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

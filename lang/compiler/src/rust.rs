@@ -31,7 +31,7 @@ fn manifest(policy: &Policy, tree: &str) -> String {
     let name = policy.name.replace('_', "-");
     format!(
         "# SPDX-License-Identifier: GPL-2.0-only\n[package]\nname = \"{name}\"\nversion = \
-         \"0.1.0\"\nedition = \"2021\"\nlicense = \"GPL-2.0-only\"\npublish = \
+         \"0.1.0\"\nedition = \"2024\"\nlicense = \"GPL-2.0-only\"\npublish = \
          false\n\n[dependencies]\nbaton-machine = {{ path = \"{tree}/lang/machine\" }}\n"
     )
 }
@@ -85,12 +85,14 @@ const RESERVED: &[&str] = &[
     "in", "left", "let", "loop", "macro", "match", "mod", "move", "moved", "mut", "next",
     "override", "priv", "pub", "queue", "ref", "return", "seen", "static", "struct", "super", "to",
     "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "value", "virtual",
-    "wake", "where", "while", "yield", "abstract", "become",
+    "wake", "walk", "where", "while", "yield", "abstract", "become",
 ];
 
 /// A name of the policy in Rust.
 fn safe(name: &str) -> String {
-    match RESERVED.contains(&name) {
+    let number = name.strip_prefix("argument");
+    let is_argument = number.is_some_and(|number| number.parse::<usize>().is_ok());
+    match is_argument || RESERVED.contains(&name) {
         true => format!("{name}_"),
         false => name.to_owned(),
     }
@@ -235,19 +237,11 @@ impl Writer<'_> {
     fn rules(&mut self) {
         let policy = self.policy;
         self.line(format!("const NAME: &'static str = {:?};", policy.name));
-        let orders = policy.queues.iter().map(|queue| match queue.order {
-            Some(_) => "Order::Key",
-            None => "Order::Arrival",
-        });
-        let orders: Vec<&str> = orders.collect();
-        self.line(format!(
-            "const QUEUES: &'static [Order] = &[{}];",
-            orders.join(", ")
-        ));
         self.line("");
         self.line("type Thread = OfThread;");
         self.line("type Core = OfCore;");
         self.parameters();
+        self.queues();
         self.attributes();
         self.place("place_new", policy.handlers.new.as_ref());
         self.place("place_unblock", policy.handlers.unblock.as_ref());
@@ -356,6 +350,19 @@ impl Writer<'_> {
         self.close("}");
     }
 
+    fn queues(&mut self) {
+        let orders = self.policy.queues.iter().map(|queue| match queue.order {
+            Some(_) => "Order::Key",
+            None => "Order::Arrival",
+        });
+        let orders: Vec<&str> = orders.collect();
+        self.line("");
+        self.line("#[inline(always)]");
+        self.open("fn queues(&self) -> &[Order] {");
+        self.line(format!("&[{}]", orders.join(", ")));
+        self.close("}");
+    }
+
     fn attributes(&mut self) {
         let policy = self.policy;
         self.line("");
@@ -425,7 +432,8 @@ impl Writer<'_> {
                 Given::Seen
             }
             Needs::Lock => {
-                parameters.push("at: &mut At<'_, '_, Self>".to_owned());
+                let mark = if function.changes { "mut " } else { "" };
+                parameters.push(format!("at: &{mark}At<'_, '_, Self>"));
                 Given::Lock
             }
         };
@@ -555,12 +563,11 @@ impl Writer<'_> {
         self.statements(before, scope);
         match &last.kind {
             StatementKind::If {
-                narrowed,
-                condition,
+                conditions,
                 then,
                 otherwise: Some(otherwise),
             } => {
-                let head = self.condition(narrowed.as_ref(), condition.as_ref(), scope);
+                let head = self.condition(conditions, scope);
                 self.open(head);
                 self.tail(then, scope);
                 self.depth -= 1;
@@ -779,7 +786,7 @@ impl Writer<'_> {
             StatementKind::SetCore(index, value) => {
                 let value = self.expr(value, scope);
                 let attribute = safe(&self.policy.core[*index].name);
-                if value.contains("at.") || value.contains("(at") {
+                if uses_at(&value) {
                     self.line(format!("let value = {value};"));
                     self.line(format!("at.attributes_mut().{attribute} = value;"));
                 } else {
@@ -787,12 +794,11 @@ impl Writer<'_> {
                 }
             }
             StatementKind::If {
-                narrowed,
-                condition,
+                conditions,
                 then,
                 otherwise,
             } => {
-                let head = self.condition(narrowed.as_ref(), condition.as_ref(), scope);
+                let head = self.condition(conditions, scope);
                 self.open(head);
                 self.statements(then, scope);
                 match otherwise {
@@ -841,24 +847,20 @@ impl Writer<'_> {
     }
 
     /// The head of an `if`.
-    fn condition(
-        &mut self,
-        narrowed: Option<&(Expr, LocalId)>,
-        condition: Option<&Expr>,
-        scope: Scope<'_>,
-    ) -> String {
-        let condition = condition.map(|it| self.expr(it, scope));
-        let narrowed = narrowed.map(|(value, id)| {
-            let name = safe(&scope.locals[*id].name);
-            (self.expr(value, scope), name)
-        });
-        match (narrowed, condition) {
-            (Some((value, name)), None) => format!("if let Some({name}) = {value} {{"),
-            (Some((value, name)), Some(condition)) => {
-                format!("if let Some({name}) = {value}.filter(|&{name}| {condition}) {{")
+    fn condition(&mut self, conditions: &[Condition], scope: Scope<'_>) -> String {
+        let level = match conditions.len() {
+            1 => 0,
+            _ => Binary::And.level() + 1,
+        };
+        let texts = conditions.iter().map(|condition| match condition {
+            Condition::Holds(condition) => self.operand(condition, level, scope),
+            Condition::IsThere(value, id) => {
+                let name = safe(&scope.locals[*id].name);
+                format!("let Some({name}) = {}", self.expr(value, scope))
             }
-            (None, condition) => format!("if {} {{", condition.unwrap_or_default()),
-        }
+        });
+        let texts: Vec<String> = texts.collect();
+        format!("if {} {{", texts.join(" && "))
     }
 
     fn foreach(
@@ -870,9 +872,12 @@ impl Writer<'_> {
         scope: Scope<'_>,
     ) {
         let name = safe(&scope.locals[id].name);
-        let mut members = self.members(set, scope);
-        if let Some(order) = order {
-            let seen = seen(scope.given);
+        if let ExprKind::Queue(queue) = set.kind {
+            let queue = constant_of(&self.policy.queues[queue]);
+            self.line(format!("let mut walk = at.walk({queue});"));
+            self.open(format!("while let Some({name}) = at.next_of(&mut walk) {{"));
+        } else if let Some(order) = order {
+            let (seen, members) = (seen(scope.given), self.members(set, scope));
             self.line(format!("let mut left: CoreSet = {members}.collect();"));
             let key = key_of(order, &seen);
             self.open(format!(
@@ -880,10 +885,7 @@ impl Writer<'_> {
             ));
             self.line(format!("left.remove({name});"));
         } else {
-            if set.of == Type::Threads && changes_core(body) {
-                // Attributes of the core change in the loop, and those of its threads do not.
-                members = format!("{members}.collect::<Threads>()");
-            }
+            let members = self.members(set, scope);
             self.open(format!("for {name} in {members} {{"));
         }
         self.statements(body, scope);
@@ -906,9 +908,6 @@ impl Writer<'_> {
     fn members(&mut self, set: &Expr, scope: Scope<'_>) -> String {
         let seen = seen(scope.given);
         match &set.kind {
-            ExprKind::Queue(queue) => {
-                format!("at.threads({})", constant_of(&self.policy.queues[*queue]))
-            }
             ExprKind::Local(id) => format!("{seen}.members({})", safe(&scope.locals[*id].name)),
             ExprKind::Cores(which, of) => {
                 let of = of.as_ref().map(|of| self.expr(of, scope));
@@ -944,7 +943,7 @@ impl Writer<'_> {
         let mut before = String::new();
         for (number, (argument, kind)) in arguments.iter().zip(kinds).enumerate() {
             let text = self.coerced(argument, kind, scope);
-            if needs == Needs::Lock && (text.contains("at.") || text.contains("(at")) {
+            if needs == Needs::Lock && uses_at(&text) {
                 let _ = write!(before, "let argument{number} = {text}; ");
                 texts.push(format!("argument{number}"));
             } else {
@@ -1032,6 +1031,9 @@ impl Writer<'_> {
             ExprKind::Random(most) => {
                 let most = self.expr(most, scope);
                 match scope.given {
+                    Given::Lock if uses_at(&most) => {
+                        format!("{{ let most = {most}; at.random(most) }}")
+                    }
                     Given::Lock => format!("at.random({most})"),
                     _ => format!("{seen}.random({most})"),
                 }
@@ -1042,8 +1044,13 @@ impl Writer<'_> {
             ExprKind::Not(of) => format!("!{}", self.receiver(of, scope)),
             ExprKind::Negate(of) => format!("-{}", self.receiver(of, scope)),
             ExprKind::Binary(a, operator, b) => {
-                let left = self.operand(a, operator.level(), scope);
-                let right = self.operand(b, operator.level() + 1, scope);
+                // Comparisons do not associate in Rust.
+                let (left, right) = match operator.level() {
+                    3 | 4 => (5, 5),
+                    level => (level, level + 1),
+                };
+                let left = self.operand(a, left, scope);
+                let right = self.operand(b, right, scope);
                 format!("{left} {} {right}", operator.text())
             }
         }
@@ -1068,13 +1075,7 @@ impl Writer<'_> {
     fn operand(&mut self, expr: &Expr, level: u8, scope: Scope<'_>) -> String {
         let text = self.expr(expr, scope);
         match &expr.kind {
-            // Comparisons do not associate in Rust.
-            ExprKind::Binary(_, operator, _)
-                if operator.level() < level
-                    || (operator.level() == level && (3..=4).contains(&level)) =>
-            {
-                format!("({text})")
-            }
+            ExprKind::Binary(_, operator, _) if operator.level() < level => format!("({text})"),
             _ => text,
         }
     }
@@ -1113,6 +1114,11 @@ fn key_of(order: Order, seen: &str) -> String {
     };
     let sign = if order.is_lowest { "" } else { "-" };
     format!("|&core| {sign}{seen}.{what}(core)")
+}
+
+/// Does an expression use the core whose lock is held?
+fn uses_at(text: &str) -> bool {
+    text.contains("at.") || text.contains("(at")
 }
 
 /// How a body names what is seen of other cores.
@@ -1171,18 +1177,6 @@ fn passed(of: Type) -> &'static str {
         Type::Cores => "&CoreSet",
         _ => "i64",
     }
-}
-
-/// Does a loop change attributes of the core?
-fn changes_core(statements: &[Statement]) -> bool {
-    statements.iter().any(|statement| match &statement.kind {
-        StatementKind::SetCore(..) => true,
-        StatementKind::If {
-            then, otherwise, ..
-        } => changes_core(then) || otherwise.as_ref().is_some_and(|it| changes_core(it)),
-        StatementKind::Foreach(_, _, _, body) => changes_core(body),
-        _ => false,
-    })
 }
 
 /// Is a move the last thing on each path?
@@ -1246,16 +1240,12 @@ fn walk_statement(statement: &Statement, visit: &mut impl FnMut(&Expr)) {
             walk_expr(value, visit);
         }
         StatementKind::If {
-            narrowed,
-            condition,
+            conditions,
             then,
             otherwise,
         } => {
-            if let Some((value, _)) = narrowed {
-                walk_expr(value, visit);
-            }
-            if let Some(condition) = condition {
-                walk_expr(condition, visit);
+            for condition in conditions {
+                walk_expr(condition.expr(), visit);
             }
             for statement in then.iter().chain(otherwise.iter().flatten()) {
                 walk_statement(statement, visit);

@@ -100,13 +100,13 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
         let machine = self.machine;
         let core = &machine.cores[src];
         let mut guarded = core.guarded.lock();
-        for queue in 0..R::QUEUES.len() {
-            let mut at = 0;
-            while moving.count < MOST_MOVED && at < MOST_LOOKED_AT {
-                let Some(slot) = guarded.queues[queue].slots().nth(at) else {
+        for queue in 0..machine.rules.queues().len() {
+            let mut next = guarded.queues[queue].first();
+            for _ in 0..MOST_LOOKED_AT {
+                let Some((_, slot)) = next.filter(|_| moving.count < MOST_MOVED) else {
                     break;
                 };
-                at += 1;
+                next = guarded.queues[queue].after(slot);
                 if !self.ctx.slot_may_run(slot, dst) {
                     continue;
                 }
@@ -137,7 +137,6 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
                 let Some(baton) = guarded.queues[queue].remove(slot) else {
                     continue;
                 };
-                at -= 1;
                 let load = thread.kept.load.load(Relaxed);
                 core.cload.set(core.cload.get() - load);
                 core.count.set(core.count.get() - 1);

@@ -84,14 +84,13 @@ impl Queue {
         }
     }
 
-    /// The slots of all threads, first to last.
-    pub fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        let (arrival, key) = match self {
-            Self::Arrival(queue) => (Some(queue.iter()), None),
-            Self::Key(queue) => (None, Some(queue.iter().map(|(_, slot)| slot))),
-        };
-        let (arrival, key) = (arrival.into_iter().flatten(), key.into_iter().flatten());
-        arrival.chain(key)
+    /// Key and slot of the thread behind the one in that slot.
+    #[inline]
+    pub fn after(&self, slot: u32) -> Option<(i64, u32)> {
+        match self {
+            Self::Arrival(queue) => queue.after(slot).map(|slot| (0, slot)),
+            Self::Key(queue) => queue.after(slot).map(|(key, slot)| (key as i64, slot)),
+        }
     }
 
     #[inline]
@@ -111,6 +110,12 @@ pub struct Seen<'m, 'c, R: Rules> {
     pub(crate) slot: Option<u32>,
     /// Sets of cores begin with the nearest to this one.
     pub(crate) from: Cpu,
+}
+
+impl<R: Rules> Clone for Seen<'_, '_, R> {
+    fn clone(&self) -> Self {
+        Self { ..*self }
+    }
 }
 
 impl<'m, R: Rules> Seen<'m, '_, R> {
@@ -194,6 +199,15 @@ pub(crate) fn random(ctx: &Ctx<'_>, most: i64) -> i64 {
     random.checked_rem(most.max(0) as u64).unwrap_or(0) as i64
 }
 
+/// How far a walk through a queue has come. The queue does not change meanwhile.
+pub struct Walk {
+    queue: usize,
+    /// The slot that it has come to, in the queue itself.
+    last: Option<u32>,
+    /// The thread that ran until now, and its place, if the walk has not come to it.
+    prev: Option<(u32, Place)>,
+}
+
 /// A core whose lock is held.
 pub struct At<'g, 'm, R: Rules> {
     pub(crate) machine: &'m Machine<R>,
@@ -255,20 +269,7 @@ impl<'g, 'm, R: Rules> At<'g, 'm, R> {
     /// The first thread of a queue.
     #[inline]
     pub fn first(&self, queue: usize) -> Option<Thread<'m, R::Thread>> {
-        let first = self.guarded.queues[queue].first();
-        let slot = match (first, self.prev) {
-            (None, Some((slot, place))) if place.queue == queue => slot,
-            // Those that are equal wait in the order of arrival, and `prev` comes last.
-            (Some((key, first)), Some((slot, place))) if place.queue == queue => {
-                if R::QUEUES[queue] == Order::Key && place.key.wrapping_sub(key) < 0 {
-                    slot
-                } else {
-                    first
-                }
-            }
-            (first, _) => first?.1,
-        };
-        Some(self.machine.thread(slot))
+        self.next_of(&mut self.walk(queue))
     }
 
     /// The number of threads in a queue.
@@ -278,14 +279,35 @@ impl<'g, 'm, R: Rules> At<'g, 'm, R> {
         self.guarded.queues[queue].len() as i64 + i64::from(has_prev)
     }
 
-    /// The threads of a queue, first to last.
-    pub fn threads(&self, queue: usize) -> impl Iterator<Item = Thread<'m, R::Thread>> + '_ {
-        let machine = self.machine;
-        let prev = self.prev.filter(|(_, place)| place.queue == queue);
-        self.guarded.queues[queue]
-            .slots()
-            .chain(prev.map(|(slot, _)| slot))
-            .map(|slot| machine.thread(slot))
+    /// A walk through the threads of a queue, first to last.
+    #[inline]
+    pub fn walk(&self, queue: usize) -> Walk {
+        Walk {
+            queue,
+            last: None,
+            prev: self.prev.filter(|(_, place)| place.queue == queue),
+        }
+    }
+
+    /// The next thread of a walk.
+    #[inline]
+    pub fn next_of(&self, walk: &mut Walk) -> Option<Thread<'m, R::Thread>> {
+        let queue = &self.guarded.queues[walk.queue];
+        let next = match walk.last {
+            None => queue.first(),
+            Some(slot) => queue.after(slot),
+        };
+        if let Some((slot, place)) = walk.prev {
+            // Those that are equal wait in the order of arrival, and `prev` comes last.
+            let is_keyed = self.machine.rules.queues()[walk.queue] == Order::Key;
+            if next.is_none_or(|(key, _)| is_keyed && place.key.wrapping_sub(key) < 0) {
+                walk.prev = None;
+                return Some(self.machine.thread(slot));
+            }
+        }
+        let (_, slot) = next?;
+        walk.last = Some(slot);
+        Some(self.machine.thread(slot))
     }
 
     /// Has the core look for what to run: its running thread's turn is over.

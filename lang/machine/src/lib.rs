@@ -34,7 +34,7 @@ mod scheduler;
 mod set;
 mod thread;
 
-pub use crate::core::{At, Seen};
+pub use crate::core::{At, Seen, Walk};
 pub use balance::Balance;
 pub use rules::{duration, number, Next, Order, Place, Rules};
 pub use scheduler::Machine;

@@ -19,7 +19,7 @@ pub enum Order {
 /// A queue, and the key by which a thread is ordered there (0 in a queue by arrival).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Index in [`Rules::QUEUES`].
+    /// Index in [`Rules::queues`].
     pub queue: usize,
     /// Keys are compared as the kernel compares vruntimes, which may wrap.
     pub key: i64,
@@ -40,8 +40,6 @@ pub struct Next<'a, A> {
 pub trait Rules: Sized + Send + Sync {
     /// See [`baton::Scheduler::NAME`].
     const NAME: &'static str;
-    /// The queues of ready threads that each core has.
-    const QUEUES: &'static [Order];
 
     /// A thread's attributes. A new thread has those of its slot's last one until
     /// [`Rules::begin`].
@@ -51,6 +49,9 @@ pub trait Rules: Sized + Send + Sync {
 
     /// Reads the policy's parameters. `Err` is a line for the user.
     fn new(env: &Env<'_>) -> Result<Self, Error>;
+
+    /// The queues of ready threads that each core has. The same at each call.
+    fn queues(&self) -> &[Order];
 
     /// A core's attributes, to begin with.
     fn core(&self, core: Cpu) -> Self::Core;

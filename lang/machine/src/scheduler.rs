@@ -267,7 +267,8 @@ impl<R: Rules> Scheduler for Machine<R> {
         Ok(Self {
             cores: env.per_cpu(|cpu| Core {
                 guarded: Lock::new(Guarded {
-                    queues: R::QUEUES
+                    queues: rules
+                        .queues()
                         .iter()
                         .map(|order| Queue::new(env, *order))
                         .collect(),

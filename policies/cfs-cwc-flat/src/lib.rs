@@ -26,8 +26,8 @@
 )]
 
 use baton_machine::{
-    At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen,
-    Thread, Wake, DEFAULT_SLICE,
+    At, Attribute, Balance, CoreSet, Cpu, DEFAULT_SLICE, Env, Error, Machine, Next, Order, Place,
+    Rules, Seen, Thread, Wake,
 };
 
 const READY_QUEUE: usize = 0;
@@ -81,7 +81,6 @@ impl CfsCwcFlat {
 
 impl Rules for CfsCwcFlat {
     const NAME: &'static str = "cfs_cwc_flat";
-    const QUEUES: &'static [Order] = &[Order::Key];
 
     type Thread = OfThread;
     type Core = OfCore;
@@ -95,6 +94,11 @@ impl Rules for CfsCwcFlat {
             lag: baton_machine::duration(env, "lag", 100000000, 1000000, 10000000000)?,
             granularity: baton_machine::duration(env, "granularity", 500000, 0, 1000000000)?,
         })
+    }
+
+    #[inline(always)]
+    fn queues(&self) -> &[Order] {
+        &[Order::Key]
     }
 
     fn core(&self, _: Cpu) -> OfCore {

@@ -27,8 +27,8 @@
 )]
 
 use baton_machine::{
-    At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen,
-    Thread, Wake, DEFAULT_SLICE,
+    At, Attribute, Balance, CoreSet, Cpu, DEFAULT_SLICE, Env, Error, Machine, Next, Order, Place,
+    Rules, Seen, Thread, Wake,
 };
 
 const READY_QUEUE: usize = 0;
@@ -73,7 +73,6 @@ impl CfsIpanema {
 
 impl Rules for CfsIpanema {
     const NAME: &'static str = "cfs_ipanema";
-    const QUEUES: &'static [Order] = &[Order::Key];
 
     type Thread = OfThread;
     type Core = OfCore;
@@ -87,6 +86,11 @@ impl Rules for CfsIpanema {
             lag: baton_machine::duration(env, "lag", 100000000, 1000000, 10000000000)?,
             granularity: baton_machine::duration(env, "granularity", 500000, 0, 1000000000)?,
         })
+    }
+
+    #[inline(always)]
+    fn queues(&self) -> &[Order] {
+        &[Order::Key]
     }
 
     fn core(&self, _: Cpu) -> OfCore {

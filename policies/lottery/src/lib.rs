@@ -19,8 +19,8 @@
 )]
 
 use baton_machine::{
-    At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen,
-    Thread, Wake, DEFAULT_SLICE,
+    At, Attribute, Balance, CoreSet, Cpu, DEFAULT_SLICE, Env, Error, Machine, Next, Order, Place,
+    Rules, Seen, Thread, Wake,
 };
 
 const READY_QUEUE: usize = 0;
@@ -39,7 +39,6 @@ pub struct OfCore {}
 
 impl Rules for Lottery {
     const NAME: &'static str = "lottery";
-    const QUEUES: &'static [Order] = &[Order::Arrival];
 
     type Thread = OfThread;
     type Core = OfCore;
@@ -49,6 +48,11 @@ impl Rules for Lottery {
         Ok(Self {
             slice: baton_machine::duration(env, "slice", 5000000, 100000, 1000000000)?,
         })
+    }
+
+    #[inline(always)]
+    fn queues(&self) -> &[Order] {
+        &[Order::Arrival]
     }
 
     fn core(&self, _: Cpu) -> OfCore {
@@ -95,12 +99,14 @@ impl Rules for Lottery {
 
     fn schedule<'a>(&self, at: &mut At<'_, 'a, Self>) -> Option<Next<'a, OfThread>> {
         let mut tickets = 0;
-        for t in at.threads(READY_QUEUE) {
+        let mut walk = at.walk(READY_QUEUE);
+        while let Some(t) = at.next_of(&mut walk) {
             tickets += t.weight();
         }
         let mut drawn = at.random(tickets);
         let mut winner = at.first(READY_QUEUE);
-        for t in at.threads(READY_QUEUE) {
+        let mut walk = at.walk(READY_QUEUE);
+        while let Some(t) = at.next_of(&mut walk) {
             drawn -= t.weight();
             if drawn < 0 {
                 winner = Some(t);

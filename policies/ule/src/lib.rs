@@ -21,8 +21,8 @@
 )]
 
 use baton_machine::{
-    At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen,
-    Thread, Wake, DEFAULT_SLICE,
+    At, Attribute, Balance, CoreSet, Cpu, DEFAULT_SLICE, Env, Error, Machine, Next, Order, Place,
+    Rules, Seen, Thread, Wake,
 };
 
 const REALTIME_QUEUE: usize = 0;
@@ -78,7 +78,6 @@ impl Ule {
 
 impl Rules for Ule {
     const NAME: &'static str = "ule";
-    const QUEUES: &'static [Order] = &[Order::Arrival, Order::Arrival];
 
     type Thread = OfThread;
     type Core = OfCore;
@@ -90,6 +89,11 @@ impl Rules for Ule {
             burst: baton_machine::duration(env, "burst", 5000000, 100000, 1000000000)?,
             turns: baton_machine::number(env, "turns", 8, 1, 1000)?,
         })
+    }
+
+    #[inline(always)]
+    fn queues(&self) -> &[Order] {
+        &[Order::Arrival, Order::Arrival]
     }
 
     fn core(&self, _: Cpu) -> OfCore {

@@ -193,6 +193,14 @@ impl Pair {
         assert_eq!(got, expected);
         assert_eq!(first, expected.first().copied());
         assert_eq!((len, is_empty), (expected.len(), expected.is_empty()));
+        // Step by step, as a walk that may change other things between two steps.
+        let places = |(_, slot): &(u64, u32)| match &self.queue {
+            Queue::Fifo(q) => q.after(*slot).map(|s| (0, s)),
+            Queue::List(q) => q.iter().skip_while(|it| it.1 != *slot).nth(1).map(offset),
+            Queue::Tree(q) => q.after(*slot).map(offset),
+        };
+        let walked: Vec<_> = std::iter::successors(first, places).collect();
+        assert_eq!(walked, expected);
         // Also one past the last slot: a slot without a task is in no queue.
         for slot in 0..=SLOTS {
             let got = match &self.queue {
@@ -200,11 +208,11 @@ impl Pair {
                 Queue::List(q) => q.contains(slot),
                 Queue::Tree(q) => q.contains(slot),
             };
-            assert_eq!(
-                got,
-                expected.iter().any(|entry| entry.1 == slot),
-                "contains({slot})"
-            );
+            let is_there = expected.iter().any(|entry| entry.1 == slot);
+            assert_eq!(got, is_there, "contains({slot})");
+            if !is_there {
+                assert_eq!(places(&(0, slot)), None, "after {slot}, which is not here");
+            }
         }
     }
 }

@@ -219,6 +219,9 @@ pub fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> 
     )
 }
 
+/// A policy whose text is interpreted.
+const INTERPRETED: Policy = Policy::linked(baton_native::module!(baton_interpreter::BatonPolicy));
+
 /// Each policy under a load, with hints and replies if it has them. (For `arbiter`, the case is in
 /// cores.rs.)
 fn of_each() -> Result<(), String> {
@@ -267,6 +270,11 @@ fn of_each() -> Result<(), String> {
             },
         )?;
         replays_as(policy, &recording, None)?;
+        if let Some(source) = baton_linked::find(name).source {
+            let text =
+                baton_lang::compile(source).map_err(|_| format!("{name} does not compile"))?;
+            baton_interpreter::with(&text, || replays_as(INTERPRETED, &recording, None))?;
+        }
         is_well(name)?;
         baton(&["unload", name])?;
     }

@@ -26,6 +26,8 @@ pub struct Linked {
     pub next: fn() -> Policy,
     /// The policy.
     pub policy: fn() -> Policy,
+    /// Its text, if it is written in Baton's language.
+    pub source: Option<&'static str>,
 }
 
 /// The policies that do not fail on purpose.
@@ -53,3 +55,16 @@ macro_rules! linked {
     };
 }
 use linked;
+
+/// The text of a policy in Baton's language, by its path under `policies/`.
+macro_rules! source {
+    ($path:literal) => {
+        Some(include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../policies/",
+            $path,
+            ".baton"
+        )))
+    };
+}
+use source;

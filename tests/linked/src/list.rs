@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Written by `cargo xtask policies`.
 
-use crate::{linked, Linked};
+use crate::{linked, source, Linked};
 
 /// Calls a macro with the name of each sound policy.
 #[macro_export]
@@ -36,6 +36,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[1, 2, 3],
         next: arbiter,
         policy: arbiter,
+        source: None,
     },
     Linked {
         name: "central",
@@ -44,6 +45,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: central,
         policy: central,
+        source: None,
     },
     Linked {
         name: "cfs_cwc_flat",
@@ -52,6 +54,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: cfs_cwc_flat,
         policy: cfs_cwc_flat,
+        source: source!("cfs-cwc-flat/cfs_cwc_flat"),
     },
     Linked {
         name: "cfs_ipanema",
@@ -60,6 +63,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: cfs_ipanema,
         policy: cfs_ipanema,
+        source: source!("cfs-ipanema/cfs_ipanema"),
     },
     Linked {
         name: "cfs_like",
@@ -68,6 +72,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: cfs_like,
         policy: cfs_like,
+        source: None,
     },
     Linked {
         name: "echo",
@@ -76,6 +81,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[1, 2],
         next: echo,
         policy: echo,
+        source: None,
     },
     Linked {
         name: "eevdf_like",
@@ -84,6 +90,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: eevdf_like,
         policy: eevdf_like,
+        source: None,
     },
     Linked {
         name: "faulty",
@@ -92,6 +99,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: faulty,
         policy: faulty,
+        source: None,
     },
     Linked {
         name: "fifo",
@@ -100,6 +108,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: fifo,
         policy: fifo,
+        source: None,
     },
     Linked {
         name: "locality",
@@ -108,6 +117,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[1],
         next: locality,
         policy: locality,
+        source: None,
     },
     Linked {
         name: "lottery",
@@ -116,6 +126,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: lottery,
         policy: lottery,
+        source: source!("lottery/lottery"),
     },
     Linked {
         name: "relay_v1",
@@ -124,6 +135,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: relay_v2,
         policy: relay_v1,
+        source: None,
     },
     Linked {
         name: "relay_v2",
@@ -132,6 +144,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: relay_v1,
         policy: relay_v2,
+        source: None,
     },
     Linked {
         name: "shinjuku",
@@ -140,6 +153,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: shinjuku,
         policy: shinjuku,
+        source: None,
     },
     Linked {
         name: "template",
@@ -148,6 +162,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: template,
         policy: template,
+        source: None,
     },
     Linked {
         name: "ule",
@@ -156,6 +171,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: ule,
         policy: ule,
+        source: source!("ule/ule"),
     },
     Linked {
         name: "ule_cwc",
@@ -164,6 +180,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: ule_cwc,
         policy: ule_cwc,
+        source: source!("ule-cwc/ule_cwc"),
     },
     Linked {
         name: "wfq",
@@ -172,6 +189,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: wfq,
         policy: wfq,
+        source: None,
     },
     Linked {
         name: "witness",
@@ -180,6 +198,7 @@ pub const POLICIES: &[Linked] = &[
         replies: &[],
         next: witness,
         policy: witness,
+        source: None,
     },
 ];
 

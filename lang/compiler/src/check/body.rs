@@ -950,6 +950,26 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
         }
     }
 
+    /// The parts of a condition that must all hold. What is tested by one is known to be there in
+    /// the next ones.
+    fn conditions(&mut self, condition: &'a ast::Expr, parts: &mut Vec<Condition>) {
+        if let Written::Binary(a, Binary::And, b) = &condition.kind {
+            self.conditions(a, parts);
+            self.conditions(b, parts);
+            return;
+        }
+        if let Some(tested) = Self::test_of(condition) {
+            let value = self.expr(tested);
+            if let (Some(kind), Written::Name(name)) = (certain(value.of), &tested.kind) {
+                let id = self.local(&name.text, kind);
+                parts.push(Condition::IsThere(value, id));
+                return;
+            }
+        }
+        let checked = self.expect(condition, Type::Bool);
+        parts.push(Condition::Holds(checked));
+    }
+
     fn conditional(
         &mut self,
         condition: &'a ast::Expr,
@@ -976,22 +996,8 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
         }
         let names = self.names.len();
         // if (valid(x) && ..) { .. }
-        let (test, rest) = match &condition.kind {
-            Written::Binary(a, Binary::And, b) => (Self::test_of(a), Some(&**b)),
-            _ => (Self::test_of(condition), None),
-        };
-        let mut narrowed = None;
-        if let Some(tested) = test {
-            let value = self.expr(tested);
-            if let (Some(kind), Written::Name(name)) = (certain(value.of), &tested.kind) {
-                narrowed = Some((value, self.local(&name.text, kind)));
-            }
-        }
-        let checked = match (&narrowed, rest) {
-            (Some(_), None) => None,
-            (Some(_), Some(rest)) => Some(self.expect(rest, Type::Bool)),
-            (None, _) => Some(self.expect(condition, Type::Bool)),
-        };
+        let mut conditions = Vec::new();
+        self.conditions(condition, &mut conditions);
         let (then, moved) = self.block(then);
         self.names.truncate(names);
         let (otherwise, other) = match otherwise {
@@ -1014,8 +1020,7 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
         };
         let _ = span;
         let kind = StatementKind::If {
-            narrowed,
-            condition: checked,
+            conditions,
             then,
             otherwise,
         };

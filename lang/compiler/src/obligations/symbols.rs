@@ -288,19 +288,21 @@ impl<'p> Evaluator<'p> {
                 self.set_attribute(format!("core.{index}"), value, path);
             }
             StatementKind::If {
-                narrowed,
-                condition,
+                conditions,
                 then,
                 otherwise,
             } => {
                 let mut holds = String::from("true");
-                if let Some((value, id)) = narrowed {
-                    let value = self.value(value, path);
-                    holds = self.is_there(&value);
-                    self.values.insert(*id, value);
-                }
-                if let Some(condition) = condition {
-                    let condition = self.term(condition, path);
+                for condition in conditions {
+                    let condition = match condition {
+                        Condition::Holds(condition) => self.term(condition, path),
+                        Condition::IsThere(value, id) => {
+                            let value = self.value(value, path);
+                            let is_there = self.is_there(&value);
+                            self.values.insert(*id, value);
+                            is_there
+                        }
+                    };
                     holds = and(&holds, &condition);
                 }
                 let mut yes = Path {

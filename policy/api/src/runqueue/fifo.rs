@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! First in, first out.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use super::{chain::Chain, Queued};
 use crate::Schedulable;
 use alloc::sync::Arc;
@@ -92,6 +94,17 @@ impl Fifo {
     pub fn pop_where(&mut self, mut fits: impl FnMut(u32) -> bool) -> Option<Schedulable> {
         let slot = self.iter().find(|&slot| fits(slot))?;
         self.remove(slot)
+    }
+
+    /// Slot of the task behind the one in that slot; `None` behind the last, and when the task is
+    /// not in this queue.
+    #[inline]
+    pub fn after(&self, slot: u32) -> Option<u32> {
+        if !self.contains(slot) {
+            return None;
+        }
+        let next = self.0.link(slot).a.load(Relaxed);
+        (next != NIL).then_some(next)
     }
 
     /// The slots of all tasks, first to last.

@@ -188,24 +188,27 @@ impl Tree {
         self.remove(slot)
     }
 
+    /// Key and slot of the task behind the one in that slot; `None` behind the last, and when the
+    /// task is not in this tree. O(log n), and O(1) on average over a walk through all.
+    #[inline]
+    pub fn after(&self, slot: u32) -> Option<(u64, u32)> {
+        self.contains(slot).then(|| self.next_of(slot)).flatten()
+    }
+
+    /// The same for a slot that is in this tree.
+    #[inline]
+    fn next_of(&self, slot: u32) -> Option<(u64, u32)> {
+        let next = match self.root {
+            NIL => self.ring().after(slot),
+            _ => self.nodes().after(slot),
+        };
+        (next != NIL).then(|| (self.ring().key(next), next))
+    }
+
     /// Keys and slots of all tasks, first to last.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
-        let (nodes, ring) = (self.nodes(), self.ring());
-        let is_list = self.root == NIL;
-        let mut next = self.first;
-        core::iter::from_fn(move || {
-            let slot = next;
-            if slot == NIL {
-                return None;
-            }
-            next = if is_list {
-                ring.after(slot)
-            } else {
-                nodes.after(slot)
-            };
-            Some((ring.key(slot), slot))
-        })
+        core::iter::successors(self.first(), |&(_, slot)| self.next_of(slot))
     }
 
     #[inline]

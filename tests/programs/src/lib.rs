@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Random programs in Baton's language, each as text and compiled: `build/generate.rs` writes them.
+#![forbid(unsafe_code)]
+
+use baton_native::Policy;
+
+/// A random program.
+pub struct Program {
+    /// It is always the same program of this seed.
+    pub seed: u64,
+    pub text: &'static str,
+    /// What the compiler makes of it.
+    pub compiled: Policy,
+}
+
+include!(concat!(env!("OUT_DIR"), "/programs.rs"));
