@@ -22,7 +22,7 @@ mirror=${BATON_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 # known. The last line but three is for tests of files that other programs read: protoc decodes
 # traces, the browser opens pages (350 MB with all that it needs; the full chromium would be 570).
 # gdb is for `baton replay --gdb`, strace kills commands between two system calls. Then come the
-# programs with which benches load a machine, and the solver of `baton prove`.
+# programs with which benches load a machine, and the provers of `baton prove` and `lang/proofs`.
 packages="
 ca-certificates make gcc libc6-dev pkgconf git cpio xz-utils zstd procps util-linux python3
 rustc cargo rust-src rust-clippy rustfmt
@@ -31,7 +31,7 @@ qemu-system-x86 busybox-static systemd linux-perf rt-tests stress-ng
 protobuf-compiler chromium-headless-shell fonts-dejavu-core
 gdb strace
 librocksdb-dev memcached
-z3
+z3 cvc4 why3
 "
 # Counts up when this script changes in a way that an existing root must follow.
 edition=2

@@ -4,7 +4,7 @@
 use crate::{
     clients, edges, figures,
     files::{self, File},
-    header, language, linked, pages, rules, safety, sizes,
+    header, language, linked, pages, proofs, rules, safety, sizes,
     steps::{cargo, run_all, Step},
     Result,
 };
@@ -21,6 +21,7 @@ const STEPS: &[Step] = &[
     ("pages of policies", policy_pages),
     ("figures", figures::check),
     ("lines of policies", policy_sizes),
+    ("proofs", proofs::check),
     ("formatting", formatting),
     ("clippy", clippy),
 ];

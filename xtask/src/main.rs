@@ -13,6 +13,7 @@ mod kernels;
 mod language;
 mod linked;
 mod pages;
+mod proofs;
 mod python;
 mod rules;
 mod safety;
