@@ -153,15 +153,10 @@ fn explained(goal: &Goal, verdict: &Verdict) -> Diagnostic {
     };
     let diagnostic = Diagnostic::error(goal.span, message);
     match verdict {
-        Verdict::Fails(values) if !values.is_empty() => {
-            let values: Vec<String> = values
-                .iter()
-                .map(|(what, value)| format!("{what} = {value}"))
-                .collect();
-            diagnostic.help(format!(
-                "it does not hold, for example, for {}",
-                values.join(", ")
-            ))
+        Verdict::Fails(values) => {
+            let steps = (1..).zip(goal.story(values));
+            let steps = steps.map(|(number, step)| format!("\n{number}. {step}"));
+            diagnostic.help(format!("for example:{}", steps.collect::<String>()))
         }
         _ => diagnostic,
     }

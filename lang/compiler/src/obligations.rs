@@ -52,6 +52,57 @@ impl Property {
     }
 }
 
+impl Goal {
+    /// What happens in a machine where it does not hold, step by step: the shortest way to a core
+    /// that idles beside two threads. `values` are those of a counterexample.
+    pub fn story(&self, values: &[(String, String)]) -> Vec<String> {
+        const BESIDE: &str = "core 1 has two threads, and core 0 has none: it looks for threads";
+        const END: &str = "core 0 stays idle beside the two threads";
+        let seen = match values {
+            [] => "whatever it sees".to_owned(),
+            values => {
+                let values = values
+                    .iter()
+                    .map(|(what, value)| format!("{what} = {value}"));
+                format!("with {}", values.collect::<Vec<_>>().join(", "))
+            }
+        };
+        match self.name {
+            "filter" => vec![
+                BESIDE.to_owned(),
+                format!("can_steal_core(1, 0) is false, {seen}: core 1 is passed by"),
+                END.to_owned(),
+            ],
+            "steal" => vec![
+                BESIDE.to_owned(),
+                "core 1 is selected".to_owned(),
+                format!("steal_thread(1, 0, t) does not move the first thread, {seen}"),
+                END.to_owned(),
+            ],
+            "keep one" => vec![
+                "core 0 has a thread, which waits, and core 1 takes threads from it".to_owned(),
+                format!("steal_thread(0, 1, t) moves this thread, {seen}"),
+                "core 0 has none any more. Its own balancing is over, and core 2 has two"
+                    .to_owned(),
+                END.to_owned(),
+            ],
+            "until" => vec![
+                "core 0 has no thread, cores 1 and 2 have two each, and core 0 looks for threads"
+                    .to_owned(),
+                "core 1 is selected, but one of its threads sleeps now: it has none to give"
+                    .to_owned(),
+                format!("until(0) is true, {seen}: core 2 is not asked"),
+                END.to_owned(),
+            ],
+            _ => vec![
+                "a thread is placed while core 0 has none".to_owned(),
+                "core 1 is chosen, though it was not seen without a thread: it has one".to_owned(),
+                "core 1 has two threads now, and core 0 has none".to_owned(),
+            ],
+        }
+    }
+}
+
 /// The goals of a policy.
 pub fn goals(policy: &Policy) -> Vec<Goal> {
     let mut goals = Vec::new();

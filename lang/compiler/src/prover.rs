@@ -42,7 +42,24 @@ impl std::error::Error for ProverError {}
 
 /// Decides a goal.
 pub fn decide(goal: &Goal) -> Result<Verdict, ProverError> {
+    let verdict = ask(goal, false)?;
+    if !matches!(verdict, Verdict::Fails(_)) {
+        return Ok(verdict);
+    }
+    // The smallest counterexample tells most, if it is found.
+    match ask(goal, true) {
+        Ok(smallest @ Verdict::Fails(_)) => Ok(smallest),
+        _ => Ok(verdict),
+    }
+}
+
+fn ask(goal: &Goal, for_smallest: bool) -> Result<Verdict, ProverError> {
     let mut script = goal.script.clone();
+    if for_smallest {
+        let names: Vec<&str> = goal.shown.iter().map(|(name, _)| name.as_str()).collect();
+        let smallest = format!("(minimize (+ 0 {}))\n(check-sat)\n", names.join(" "));
+        script = script.replace("(check-sat)\n", &smallest);
+    }
     if !goal.shown.is_empty() {
         let names: Vec<&str> = goal.shown.iter().map(|(name, _)| name.as_str()).collect();
         script.push_str(&format!("(get-value ({}))\n", names.join(" ")));
