@@ -21,6 +21,22 @@ pub(crate) struct Core<A> {
     pub is_owed_kick: Shared<bool>,
 }
 
+impl<A> Core<A> {
+    /// A thread of this load, which is put into a queue afterwards, is counted. The lock is held.
+    #[inline]
+    pub fn count_in(&self, load: i64) {
+        self.count.set(self.count.get() + 1);
+        self.cload.set(self.cload.get() + load);
+    }
+
+    /// A thread of this load, which was taken out before, is counted no more. The lock is held.
+    #[inline]
+    pub fn count_out(&self, load: i64) {
+        self.cload.set(self.cload.get() - load);
+        self.count.set(self.count.get() - 1);
+    }
+}
+
 /// What a core's lock guards.
 pub(crate) struct Guarded<A> {
     pub queues: Box<[Queue]>,

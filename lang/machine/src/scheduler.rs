@@ -56,9 +56,7 @@ impl<R: Rules> Machine<R> {
             let mut guarded = core.guarded.lock();
             let is_ours = home.compare_exchange(was, NO_CORE, Relaxed, Relaxed);
             if is_ours.is_ok() {
-                core.cload
-                    .set(core.cload.get() - thread.kept.load.load(Relaxed));
-                core.count.set(core.count.get() - 1);
+                core.count_out(thread.kept.load.load(Relaxed));
                 if goes_on {
                     let mut at = At {
                         machine: self,
@@ -76,6 +74,37 @@ impl<R: Rules> Machine<R> {
         let _ = home.compare_exchange(MOVING, NO_CORE, Relaxed, Relaxed);
     }
 
+    /// A thread is not runnable any more: runs its handler, and counts it no more, under one lock.
+    fn end(
+        &self,
+        ctx: &Ctx<'_>,
+        task: &Task,
+        thread: Thread<'_, R::Thread>,
+        handler: impl FnOnce(&mut At<'_, '_, R>),
+    ) {
+        let cpu = self.home(task.slot, task.cpu);
+        let core = &self.cores[cpu];
+        let mut guarded = core.guarded.lock();
+        if guarded.current == Some(task.slot) {
+            guarded.current = None;
+        }
+        handler(&mut At {
+            machine: self,
+            ctx,
+            core: cpu,
+            guarded: &mut guarded,
+            prev: None,
+        });
+        let is = cpu.number() as u32;
+        let home = &thread.kept.home;
+        if home.compare_exchange(is, NO_CORE, Relaxed, Relaxed).is_ok() {
+            core.count_out(thread.kept.load.load(Relaxed));
+            return;
+        }
+        drop(guarded);
+        self.uncount(ctx, thread, false);
+    }
+
     /// Counts a thread, under the lock of its core. False if a core counts it already: two calls may
     /// be about one thread, if one of them has an old token of it.
     fn count(&self, core: &Core<R::Core>, cpu: Cpu, thread: Thread<'_, R::Thread>) -> bool {
@@ -85,8 +114,7 @@ impl<R: Rules> Machine<R> {
         if is_ours.is_ok() {
             let load = self.rules.load(thread);
             kept.load.store(load, Relaxed);
-            core.count.set(core.count.get() + 1);
-            core.cload.set(core.cload.get() + load);
+            core.count_in(load);
         }
         is_ours.is_ok()
     }
@@ -385,14 +413,7 @@ impl<R: Rules> Scheduler for Machine<R> {
 
     fn task_blocked(&self, ctx: &Ctx<'_>, task: &Task) {
         let thread = self.thread_of(task);
-        let cpu = self.home(task.slot, task.cpu);
-        self.locked(ctx, cpu, |at| {
-            if at.guarded.current == Some(task.slot) {
-                at.guarded.current = None;
-            }
-            self.rules.block(at, thread);
-        });
-        self.uncount(ctx, thread, false);
+        self.end(ctx, task, thread, |at| self.rules.block(at, thread));
     }
 
     fn task_dequeued(&self, _: &Ctx<'_>, task: &Task) -> Option<Schedulable> {
@@ -415,10 +436,7 @@ impl<R: Rules> Scheduler for Machine<R> {
 
     fn task_dead(&self, ctx: &Ctx<'_>, task: &Task) {
         let thread = self.thread(task.slot);
-        self.locked(ctx, self.home(task.slot, task.cpu), |at| {
-            self.rules.terminate(at, thread);
-        });
-        self.uncount(ctx, thread, false);
+        self.end(ctx, task, thread, |at| self.rules.terminate(at, thread));
     }
 
     fn task_tick(&self, ctx: &Ctx<'_>, task: &Task) {
