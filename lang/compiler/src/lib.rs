@@ -15,6 +15,7 @@ pub mod parser;
 pub mod prover;
 mod rust;
 mod token;
+mod walk;
 
 pub use diagnostic::Diagnostic;
 pub use format::format;
