@@ -66,6 +66,12 @@ pub enum Command {
     ///
     /// Exit code 0 if all goals hold, 1 if one fails or stays open.
     Prove(Prove),
+    /// Serve an editor that writes policies in Baton's language.
+    ///
+    /// Speaks the Language Server Protocol on standard input and output: messages of the compiler,
+    /// goals that do not hold when a policy is opened or saved, explanations of words, and
+    /// formatting.
+    Lsp,
     /// Load a policy and start it. Loading it again does no harm.
     Load(Load),
     /// Stop a policy and give its tasks back to the kernel's scheduler.

@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (POLICY, &["baton", "baton-machine"]),
     ("baton-lang", &[]),
     ("baton-machine", &["baton"]),
+    ("baton-lsp", &["baton-lang"]),
     ("baton-interpreter", &["baton-lang", "baton-machine"]),
     (
         "baton-programs",

@@ -34,9 +34,21 @@ mod what_if;
 use std::process::ExitCode;
 
 use crate::cli::{Cli, Command, Fault, VmCommand};
-use baton_control::error::Result;
+use baton_control::error::{Error, Result};
 use baton_control::modules::Search;
 use baton_control::output::{print, print_json};
+
+/// `baton lsp`.
+fn lsp() -> Result<ExitCode> {
+    baton_lsp::serve().map_err(|why| {
+        let what = format!("the editor's messages could not be read: {why}");
+        Error::user(
+            what,
+            "start `baton lsp` from an editor: docs/language/README.md",
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
 
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let search = Search::new(cli.modules.as_deref());
@@ -46,6 +58,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Build(args) => build::build(&args),
         Command::Fmt(args) => fmt::fmt(&args),
         Command::Prove(args) => prove::prove(&args),
+        Command::Lsp => lsp(),
         Command::Load(args) => load::command(&search, &args),
         Command::Unload(args) => unload::command(&args),
         Command::Upgrade(args) => upgrade::upgrade(&search, &args),

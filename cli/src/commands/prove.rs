@@ -9,9 +9,8 @@ use std::time::Instant;
 use baton_build::language;
 use baton_control::error::{Error, Result};
 use baton_control::output::{print, print_json};
-use baton_lang::obligations::{goals, has_unit_loads, Goal, Property};
-use baton_lang::prover::{decide, ProverError, Verdict};
-use baton_lang::Diagnostic;
+use baton_lang::obligations::{goals, has_unit_loads, Property};
+use baton_lang::prover::{decide, explained, ProverError, Verdict};
 use serde::Serialize;
 
 use crate::cli::Prove;
@@ -69,8 +68,7 @@ fn one(file: &Path) -> Result<(Report, bool)> {
             word(&verdict),
             begun.elapsed().as_millis()
         );
-        if verdict != Verdict::Holds {
-            let diagnostic = explained(goal, &verdict);
+        if let Some(diagnostic) = explained(goal, &verdict) {
             eprint!(
                 "{}",
                 diagnostic.render(&shown, &text, std::io::stderr().is_terminal())
@@ -142,23 +140,6 @@ const fn word(verdict: &Verdict) -> &'static str {
         Verdict::Holds => "holds",
         Verdict::Fails(_) => "FAILS",
         Verdict::Open => "OPEN",
-    }
-}
-
-/// A goal that does not hold, in the policy's terms.
-fn explained(goal: &Goal, verdict: &Verdict) -> Diagnostic {
-    let message = match verdict {
-        Verdict::Fails(_) => format!("this does not hold: {}", goal.must),
-        _ => format!("this was neither proved nor refuted: {}", goal.must),
-    };
-    let diagnostic = Diagnostic::error(goal.span, message);
-    match verdict {
-        Verdict::Fails(values) => {
-            let steps = (1..).zip(goal.story(values));
-            let steps = steps.map(|(number, step)| format!("\n{number}. {step}"));
-            diagnostic.help(format!("for example:{}", steps.collect::<String>()))
-        }
-        _ => diagnostic,
     }
 }
 

@@ -2,7 +2,7 @@
 //! Resolves names, checks types, and splits handlers into phases.
 
 mod body;
-mod handlers;
+pub(crate) mod handlers;
 
 use std::collections::HashMap;
 
@@ -54,7 +54,7 @@ pub(crate) struct Checker<'a> {
 }
 
 /// Names that the language has.
-const TAKEN: &[&str] = &[
+pub(crate) const TAKEN: &[&str] = &[
     "self",
     "first",
     "valid",

@@ -10,6 +10,7 @@ mod check;
 pub mod diagnostic;
 mod format;
 pub mod hir;
+mod hover;
 pub mod obligations;
 pub mod parser;
 pub mod prover;
@@ -19,6 +20,7 @@ mod walk;
 
 pub use diagnostic::Diagnostic;
 pub use format::format;
+pub use hover::hover;
 pub use rust::crate_of;
 
 /// Reads and checks a policy. The diagnostics are in the order of the source. What cannot be read is

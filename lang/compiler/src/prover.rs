@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
+use crate::diagnostic::Diagnostic;
 use crate::obligations::Goal;
 
 /// How long Z3 may take for a goal, s. None takes a tenth of that on any policy of the tree.
@@ -50,6 +51,21 @@ pub fn decide(goal: &Goal) -> Result<Verdict, ProverError> {
     match ask(goal, true) {
         Ok(smallest @ Verdict::Fails(_)) => Ok(smallest),
         _ => Ok(verdict),
+    }
+}
+
+/// A goal that does not hold, in the policy's terms.
+pub fn explained(goal: &Goal, verdict: &Verdict) -> Option<Diagnostic> {
+    let error = |what: &str| Diagnostic::error(goal.span, format!("{what}: {}", goal.must));
+    match verdict {
+        Verdict::Holds => None,
+        Verdict::Open => Some(error("this was neither proved nor refuted")),
+        Verdict::Fails(values) => {
+            let steps = (1..).zip(goal.story(values));
+            let steps = steps.map(|(number, step)| format!("\n{number}. {step}"));
+            let help = format!("for example:{}", steps.collect::<String>());
+            Some(error("this does not hold").help(help))
+        }
     }
 }
 

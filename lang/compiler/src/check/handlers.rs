@@ -8,7 +8,7 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::hir::*;
 
 /// Events, each with the type of its parameter.
-const EVENTS: &[(&str, Type)] = &[
+pub(crate) const EVENTS: &[(&str, Type)] = &[
     ("new", Type::Thread),
     ("unblock", Type::Thread),
     ("preempt", Type::Thread),
