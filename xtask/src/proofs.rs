@@ -8,13 +8,19 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::{steps::cannot_run, Result};
+use baton_lang::obligations::{goals, why3_module, Property};
+use baton_lang::prover::{decide, Verdict};
+
+use crate::{language, steps::cannot_run, Result};
 
 /// In the order in which they are tried for a goal.
 const PROVERS: [&str; 2] = ["Z3,,", "CVC4,,"];
 
-/// The time of a prover for a goal, s. None takes a tenth of it.
-const LIMIT: &str = "10";
+/// The time of a prover for a goal of the theory, s. The slowest takes a third of it.
+const LIMIT: u32 = 6;
+
+/// The same for a goal of a policy.
+const LIMIT_OF_POLICIES: u32 = 1;
 
 /// Fails if a goal of the theory is not proved.
 pub fn check(root: &Path) -> Result {
@@ -27,18 +33,54 @@ pub fn check(root: &Path) -> Result {
     files.sort();
     for file in files {
         let begun = Instant::now();
-        let goals = prove(&theory, &file)?;
+        let goals = prove(&theory, &file, LIMIT)?;
         let name = file.file_name().unwrap_or_default().display();
         println!(
             "   {name}: {goals} goals, {:.1} s",
             begun.elapsed().as_secs_f64()
         );
     }
+    policies(root, &theory)
+}
+
+/// Gives the goals of the tree's policies to Why3, as what the theory assumes. Fails if a policy is
+/// proved by one way and not by the other.
+fn policies(root: &Path, theory: &Path) -> Result {
+    let dir = std::env::temp_dir().join(format!("baton-why3-{}", std::process::id()));
+    fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    for source in language::sources(root)? {
+        let shown = source.display();
+        let text = fs::read_to_string(&source).map_err(|e| format!("{shown}: {e}"))?;
+        let policy = baton_lang::compile(&text).map_err(|_| format!("{shown} has mistakes"))?;
+        let Some(module) = why3_module(&policy) else {
+            continue;
+        };
+        let begun = Instant::now();
+        let file = dir.join(format!("{}.mlw", policy.name));
+        fs::write(&file, module).map_err(|e| format!("{}: {e}", file.display()))?;
+        let by_why3 = prove(theory, &file, LIMIT_OF_POLICIES);
+        let mut holds = true;
+        let of_balancing = goals(&policy).into_iter();
+        for goal in of_balancing.filter(|goal| goal.property == Property::Balancing) {
+            let verdict = decide(&goal).map_err(|e| format!("{shown}: {e}"))?;
+            holds &= verdict == Verdict::Holds;
+        }
+        if holds != by_why3.is_ok() {
+            return Err(format!(
+                "{shown}: its goals hold: {holds} by z3 alone, and by why3: {by_why3:?}"
+            ));
+        }
+        let what = if holds { "holds" } else { "does not hold" };
+        let seconds = begun.elapsed().as_secs_f64();
+        println!("   {}: {what} by both ways, {seconds:.1} s", policy.name);
+    }
+    let _ = fs::remove_dir_all(&dir);
     Ok(())
 }
 
-/// Proves the goals of a file, which may use the theory's modules. Returns their number.
-fn prove(theory: &Path, file: &Path) -> Result<usize> {
+/// Proves the goals of a file, which may use the theory's modules. Returns their number. `limit` is the
+/// time of a prover for each, s.
+fn prove(theory: &Path, file: &Path, limit: u32) -> Result<usize> {
     // The list of provers: Why3 reads it from a file, and finds them itself.
     let config = std::env::temp_dir().join(format!("baton-why3-{}.conf", std::process::id()));
     let why3 = |arguments: &[&str]| {
@@ -48,11 +90,12 @@ fn prove(theory: &Path, file: &Path) -> Result<usize> {
     };
     why3(&["config", "detect"])?;
     let (library, path) = (theory.display().to_string(), file.display().to_string());
+    let limit = limit.to_string();
     // The goals that no prover has proved yet, with what the last one said.
     let mut left: Option<Vec<(usize, Value)>> = None;
     let mut count = 0;
     for prover in PROVERS {
-        let arguments = ["prove", "-L", &library, "-a", "split_vc", "-t", LIMIT];
+        let arguments = ["prove", "-L", &library, "-a", "split_vc", "-t", &limit];
         let output = why3(&[&arguments[..], &["--json", "-P", prover, &path]].concat())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -101,7 +144,7 @@ mod tests {
         let file = dir.path().join("test.mlw");
         fs::write(&file, text).unwrap();
         let theory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lang/proofs");
-        prove(&theory, &file)
+        prove(&theory, &file, 2)
     }
 
     #[test]

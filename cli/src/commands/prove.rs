@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton prove`.
 
+use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use std::time::Instant;
 use baton_build::language;
 use baton_control::error::{Error, Result};
 use baton_control::output::{print, print_json};
-use baton_lang::obligations::{goals, has_unit_loads, Property};
+use baton_lang::obligations::{goals, has_unit_loads, why3_module, Property};
 use baton_lang::prover::{decide, explained, ProverError, Verdict};
 use serde::Serialize;
 
@@ -35,7 +36,11 @@ pub fn prove(args: &Prove) -> Result<ExitCode> {
     let mut all_hold = true;
     let mut reports = Vec::new();
     for text in &args.policies {
-        let (report, holds) = one(&language::source(text)?)?;
+        let source = language::source(text)?;
+        if let Some(dir) = &args.why3 {
+            write_module(&source, dir)?;
+        }
+        let (report, holds) = one(&source)?;
         all_hold &= holds;
         reports.push(report);
     }
@@ -50,9 +55,22 @@ pub fn prove(args: &Prove) -> Result<ExitCode> {
     })
 }
 
+/// Writes a policy's goals for Why3.
+fn write_module(source: &Path, dir: &Path) -> Result<()> {
+    let policy = language::compile(source)?;
+    let Some(module) = why3_module(&policy) else {
+        let what = format!("{} does not balance: it has no goals for Why3", policy.name);
+        return Err(Error::user(what, "give a policy with a steal block"));
+    };
+    let file = dir.join(format!("{}.mlw", policy.name));
+    fs::write(&file, module).map_err(|e| Error::file(format!("writing {}", file.display()), &e))?;
+    eprintln!("baton: {} written", file.display());
+    Ok(())
+}
+
 fn one(file: &Path) -> Result<(Report, bool)> {
     let policy = language::compile(file)?;
-    let text = std::fs::read_to_string(file)
+    let text = fs::read_to_string(file)
         .map_err(|e| Error::file(format!("reading {}", file.display()), &e))?;
     let shown = language::shown(file);
     let goals = goals(&policy);

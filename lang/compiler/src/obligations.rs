@@ -10,10 +10,12 @@
 //! operation began, and so on. Under the lock of a core, its own values do not change.
 
 mod symbols;
+mod why;
 
 use crate::diagnostic::Span;
 use crate::hir::*;
 use symbols::{Core, Evaluator, Reads, Value};
+pub use why::module as why3_module;
 
 /// Something that must hold.
 #[derive(Clone, Debug)]

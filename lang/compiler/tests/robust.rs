@@ -108,12 +108,15 @@ proptest! {
     }
 }
 
-/// The compiler's answer; a policy is written as a crate and as goals, and a message is drawn.
+/// The compiler's answer; a policy is written as a crate, as goals and as a module for Why3, and a
+/// message is drawn.
 fn answer(text: &str) {
     match baton_lang::compile(text) {
         Ok(policy) => {
             let made = baton_lang::crate_of(&policy, "p.baton", "..");
             assert!(made.library.contains("impl Rules for"));
+            let module = baton_lang::obligations::why3_module(&policy);
+            assert_eq!(module.is_some(), policy.steal.is_some());
             let goals = baton_lang::obligations::goals(&policy);
             assert!(goals
                 .iter()

@@ -30,10 +30,12 @@ pub enum Value {
 }
 
 /// A read of a core's load or count.
-struct Read {
-    core: Core,
-    name: String,
-    what: &'static str,
+pub struct Read {
+    pub core: Core,
+    /// Its variable.
+    pub name: String,
+    /// `count` or `cload`.
+    pub what: &'static str,
 }
 
 /// What is read of cores.
@@ -57,17 +59,25 @@ impl Reads {
         self.locked = Some((core, has_unit_loads));
     }
 
+    /// In the order of the text.
+    pub fn all(&self) -> &[Read] {
+        &self.all
+    }
+
+    /// Is this the core whose lock is held?
+    pub fn is_locked(&self, core: &Core) -> bool {
+        self.locked
+            .as_ref()
+            .is_some_and(|(locked, _)| locked == core)
+    }
+
     /// A read of a core's count.
     pub fn count(&mut self, core: Core) -> String {
         self.read(core, "count")
     }
 
     fn read(&mut self, core: Core, what: &'static str) -> String {
-        let is_locked = self
-            .locked
-            .as_ref()
-            .is_some_and(|(locked, _)| *locked == core);
-        if is_locked {
+        if self.is_locked(&core) {
             // Under its lock, a value does not change.
             let known = self
                 .all
@@ -170,6 +180,21 @@ impl<'p> Evaluator<'p> {
             evaluator.assumed.push(range);
         }
         evaluator
+    }
+
+    /// The variables that are no reads, each with its sort.
+    pub fn declared(&self) -> &[(String, &'static str)] {
+        &self.declared
+    }
+
+    /// What is known of the variables.
+    pub fn assumed(&self) -> &[String] {
+        &self.assumed
+    }
+
+    /// The variable that is the load of the thread which is looked at, if it is not 1.
+    pub fn load_name(&self) -> Option<&str> {
+        self.load.as_deref().filter(|load| *load != "1")
     }
 
     /// The thread that is looked at has a load: at least 1, and less than its core's.
@@ -667,8 +692,8 @@ impl<'p> Evaluator<'p> {
                 shown.push((name, parameter.name.clone()));
             }
         }
-        if let Some(load) = self.load.as_ref().filter(|load| load.as_str() != "1") {
-            shown.push((load.clone(), "the thread's load".into()));
+        if let Some(load) = self.load_name() {
+            shown.push((load.to_owned(), "the thread's load".into()));
         }
         shown
     }
