@@ -10,6 +10,7 @@ use std::time::Instant;
 use baton_build::language;
 use baton_control::error::{Error, Result};
 use baton_control::output::{print, print_json};
+use baton_lang::hir::Policy;
 use baton_lang::obligations::{goals, has_unit_loads, why3_module, Property};
 use baton_lang::prover::{decide, explained, ProverError, Verdict};
 use serde::Serialize;
@@ -37,10 +38,11 @@ pub fn prove(args: &Prove) -> Result<ExitCode> {
     let mut reports = Vec::new();
     for text in &args.policies {
         let source = language::source(text)?;
+        let policy = language::compile(&source)?;
         if let Some(dir) = &args.why3 {
-            write_module(&source, dir)?;
+            write_module(&policy, dir)?;
         }
-        let (report, holds) = one(&source)?;
+        let (report, holds) = one(policy, &source)?;
         all_hold &= holds;
         reports.push(report);
     }
@@ -56,9 +58,8 @@ pub fn prove(args: &Prove) -> Result<ExitCode> {
 }
 
 /// Writes a policy's goals for Why3.
-fn write_module(source: &Path, dir: &Path) -> Result<()> {
-    let policy = language::compile(source)?;
-    let Some(module) = why3_module(&policy) else {
+fn write_module(policy: &Policy, dir: &Path) -> Result<()> {
+    let Some(module) = why3_module(policy) else {
         let what = format!("{} does not balance: it has no goals for Why3", policy.name);
         return Err(Error::user(what, "give a policy with a steal block"));
     };
@@ -68,8 +69,7 @@ fn write_module(source: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn one(file: &Path) -> Result<(Report, bool)> {
-    let policy = language::compile(file)?;
+fn one(policy: Policy, file: &Path) -> Result<(Report, bool)> {
     let text = fs::read_to_string(file)
         .map_err(|e| Error::file(format!("reading {}", file.display()), &e))?;
     let shown = language::shown(file);

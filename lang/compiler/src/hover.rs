@@ -9,65 +9,156 @@ const WORDS: &[(&str, &str)] = &[
     ("const", "A constant: `const int MOST = 4;`"),
     (
         "param",
-        "An option of `baton load`, with its default and range: `param time slice = 10ms in 1ms .. 1s;`",
+        "An option of `baton load`, with its default and range: `param time slice = 10ms \
+         in 1ms .. 1s;`",
     ),
     (
         "READY",
-        "A queue of ready threads, first in, first out, or with an order: `READY queue q order lowest used;`",
+        "A queue of ready threads, first in, first out, or with an order: `READY queue q \
+         order lowest used;`",
     ),
-    ("RUNNING", "The thread that runs on the core: `RUNNING thread current;`"),
-    ("BLOCKED", "Says that the kernel has put the thread to sleep. It has no effect."),
-    ("TERMINATED", "Says that the thread has ended. It has no effect."),
+    (
+        "RUNNING",
+        "The thread that runs on the core: `RUNNING thread current;`",
+    ),
+    (
+        "BLOCKED",
+        "Says that the kernel has put the thread to sleep. It has no effect.",
+    ),
+    (
+        "TERMINATED",
+        "Says that the thread has ended. It has no effect.",
+    ),
     ("self", "The core whose lock is held."),
     ("int", "Whole numbers of 64 bits."),
     ("time", "Times: `10ms`, `500us`, `1s`, `3ns`."),
     ("bool", "`true` or `false`."),
-    ("thread", "A thread. A value of `first` may be none: test it with `valid(x)`."),
-    ("core", "A core. A value of `first` may be none: test it with `valid(x)`."),
+    (
+        "thread",
+        "A thread. A value of `first` may be none: test it with `valid(x)`.",
+    ),
+    (
+        "core",
+        "A core. A value of `first` may be none: test it with `valid(x)`.",
+    ),
     ("cores", "A set of cores."),
-    ("steal", "The three phases of load balancing, and when it has taken enough."),
-    ("foreach", "A loop over a queue or a set of cores: `foreach (c in llc(last)) ..`"),
+    (
+        "steal",
+        "The three phases of load balancing, and when it has taken enough.",
+    ),
+    (
+        "foreach",
+        "A loop over a queue or a set of cores: `foreach (c in llc(last)) ..`",
+    ),
     ("new(", "The thread comes to the policy. Must move it."),
     ("unblock(", "The thread wakes up. Must move it."),
-    ("preempt(", "The thread's turn is over, and it could go on. Must move it, to a queue of its core."),
-    ("yield(", "The thread gives way. Must move it; without this handler, as `preempt`."),
+    (
+        "preempt(",
+        "The thread's turn is over, and it could go on. Must move it, to a queue of its \
+         core.",
+    ),
+    (
+        "yield(",
+        "The thread gives way. Must move it; without this handler, as `preempt`.",
+    ),
     ("block(", "The thread went to sleep."),
     ("terminate(", "The thread is dead."),
     ("tick(", "The kernel's tick, while the thread runs."),
-    ("depart(", "The thread leaves a core for another, stolen or moved by the kernel."),
-    ("arrive(", "The thread comes to its new core, stolen or moved by the kernel."),
-    ("schedule(", "The core needs a thread to run. Must give the running one a thread of a queue, or none."),
+    (
+        "depart(",
+        "The thread leaves a core for another, stolen or moved by the kernel.",
+    ),
+    (
+        "arrive(",
+        "The thread comes to its new core, stolen or moved by the kernel.",
+    ),
+    (
+        "schedule(",
+        "The core needs a thread to run. Must give the running one a thread of a queue, \
+         or none.",
+    ),
     ("newly_idle(", "The core has no thread to run."),
     (
         "balancing(",
-        "At a tick of a busy core, while it has several threads and another core idles; and at each 16th tick.",
+        "At a tick of a busy core, while it has several threads and another core idles; \
+         and at each 16th tick.",
     ),
     ("entry(", "The core comes online."),
     ("exit(", "The core goes offline."),
-    ("can_steal_core(", "Phase 1, without a lock: is `src` a core to take threads from, for `dst`?"),
-    ("select_core(", "Phase 2, without a lock: the core to take from next. It must be one of the set."),
-    ("steal_thread(", "Phase 3, with the lock of `src`: moves the thread to a queue of `dst`, or leaves it."),
+    (
+        "can_steal_core(",
+        "Phase 1, without a lock: is `src` a core to take threads from, for \
+         `dst`?",
+    ),
+    (
+        "select_core(",
+        "Phase 2, without a lock: the core to take from next. It must be one of the \
+         set.",
+    ),
+    (
+        "steal_thread(",
+        "Phase 3, with the lock of `src`: moves the thread to a queue of `dst`, or \
+         leaves it.",
+    ),
     ("until(", "Has `dst` enough?"),
-    ("first(", "The first thread of a queue, or the first core of a set by an order; or none."),
-    ("valid(", "Is a thread or a core there? It is, in the rest of the condition and under it."),
-    ("count(", "The number of runnable threads of a core, which may be old without its lock; or of a queue."),
+    (
+        "first(",
+        "The first thread of a queue, or the first core of a set by an order; or none.",
+    ),
+    (
+        "valid(",
+        "Is a thread or a core there? It is, in the rest of the condition and under it.",
+    ),
+    (
+        "count(",
+        "The number of runnable threads of a core, which may be old without its lock; or \
+         of a queue.",
+    ),
     ("now(", "The time."),
     ("random(", "A random number from 0 to below this one."),
     ("min(", "The lower one."),
     ("max(", "The higher one."),
-    ("system_cores(", "All cores, the nearest first. Of a thread that is placed, those on which it may run."),
-    ("idle_cores(", "The cores without a runnable thread, the nearest first."),
-    ("llc(", "The cores under the same last-level cache, the nearest first."),
+    (
+        "system_cores(",
+        "All cores, the nearest first. Of a thread that is placed, those on which it may \
+         run.",
+    ),
+    (
+        "idle_cores(",
+        "The cores without a runnable thread, the nearest first.",
+    ),
+    (
+        "llc(",
+        "The cores under the same last-level cache, the nearest first.",
+    ),
     ("node(", "The cores of the same node, the nearest first."),
     ("siblings(", "The SMT siblings of a core, with itself."),
     ("waker(", "The core of the waker, while a thread is placed."),
-    ("is_sync(", "Is the waker about to sleep? While a thread is placed."),
-    ("resched(", "The running thread's turn is over: `schedule` follows."),
-    ("steal_for(", "Takes threads from other cores, by the steal block."),
-    (".cload", "The load of the core, which may be old without its lock."),
+    (
+        "is_sync(",
+        "Is the waker about to sleep? While a thread is placed.",
+    ),
+    (
+        "resched(",
+        "The running thread's turn is over: `schedule` follows.",
+    ),
+    (
+        "steal_for(",
+        "Takes threads from other cores, by the steal block.",
+    ),
+    (
+        ".cload",
+        "The load of the core, which may be old without its lock.",
+    ),
     (".nice", "The nice value, -20 to 19."),
-    (".weight", "The kernel's load weight for the nice value: 1024 at nice 0."),
-    (".runtime", "The CPU time that the thread has used, as of its last event."),
+    (
+        ".weight",
+        "The kernel's load weight for the nice value: 1024 at nice 0.",
+    ),
+    (
+        ".runtime",
+        "The CPU time that the thread has used, as of its last event.",
+    ),
     (".core", "Where the thread ran last, while it is placed."),
 ];
 
