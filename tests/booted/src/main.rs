@@ -112,6 +112,21 @@ const LONG_FORMS: [(&str, &str, LongForm); 6] = [
     }),
 ];
 
+/// A program that a case runs beside itself, with one number.
+type Program = fn(u64) -> Result<(), String>;
+
+/// Their options. `--machine`, `--trespass`, `--hints` and `--cores` take other arguments.
+const PROGRAMS: [(&str, Program); 8] = [
+    ("--act", |behaviour| conformance::act(behaviour as usize)),
+    ("--service", crowd::service),
+    ("--agent", agents::hostile_agent),
+    ("--late", agents::late),
+    ("--naps", agents::naps),
+    ("--due", agents::due),
+    ("--echo", |nice| agents::echo(nice as i32)),
+    ("--nap", agents::nap),
+];
+
 fn main() -> ExitCode {
     let mut repeat = 1;
     let mut filter = String::new();
@@ -119,13 +134,6 @@ fn main() -> ExitCode {
     let mut part = (1, 1);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
-        if arg == "--act" {
-            return end_with(conformance::act(
-                args.next()
-                    .and_then(|n| n.parse().ok())
-                    .unwrap_or(usize::MAX),
-            ));
-        }
         if let Some((_, what, run)) = LONG_FORMS.iter().find(|(option, ..)| *option == arg) {
             let Some(number) = args.next().and_then(|n| n.parse().ok()) else {
                 return end_with(Err(format!("{arg} NUMBER")));
@@ -135,40 +143,11 @@ fn main() -> ExitCode {
             println!("{what}, {number}: {verdict}");
             return end_with(result);
         }
-        if arg == "--service" {
-            return end_with(crowd::service(
-                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
-            ));
-        }
-        if arg == "--agent" {
-            return end_with(agents::hostile_agent(
-                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
-            ));
-        }
-        if arg == "--late" {
-            return end_with(agents::late(
-                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
-            ));
-        }
-        if arg == "--naps" {
-            return end_with(agents::naps(
-                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
-            ));
-        }
-        if arg == "--due" {
-            return end_with(agents::due(
-                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
-            ));
-        }
-        if arg == "--echo" {
-            return end_with(agents::echo(
-                args.next().and_then(|n| n.parse().ok()).unwrap_or(0),
-            ));
-        }
-        if arg == "--nap" {
-            return end_with(agents::nap(
-                args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
-            ));
+        if let Some((_, run)) = PROGRAMS.iter().find(|(option, _)| *option == arg) {
+            let Some(number) = args.next().and_then(|n| n.parse().ok()) else {
+                return end_with(Err(format!("{arg} NUMBER")));
+            };
+            return end_with(run(number));
         }
         if arg == "--machine" {
             let name = args.next().unwrap_or_default();
@@ -307,6 +286,7 @@ fn end_with(result: Result<(), String>) -> ExitCode {
 
 /// One run of a case, with the conditions that hold around every case.
 fn one(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    tool::stop_scans()?;
     let result = case();
     let cleaned = tool::unload_everything();
     result?;

@@ -30,6 +30,22 @@ pub fn run(program: &str, args: &[&str]) -> Result<Ran, String> {
     })
 }
 
+/// Stops the kernel's threads that scan memory. They are of the fair class, which precedes
+/// SCHED_EXT, and hold a CPU for some 100 ms at a time if many processes run: no policy's doing.
+pub fn stop_scans() -> Result<(), String> {
+    const SCANS: [(&str, &str); 2] = [
+        ("/sys/module/damon_stat/parameters/enabled", "N"),
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "never"),
+    ];
+    let there = SCANS
+        .iter()
+        .filter(|(file, _)| fs::exists(file).is_ok_and(|is| is));
+    for (file, value) in there {
+        fs::write(file, value).map_err(|e| format!("{file}: {e}"))?;
+    }
+    Ok(())
+}
+
 /// Runs a command that must succeed.
 pub fn must(program: &str, args: &[&str]) -> Result<String, String> {
     let ran = run(program, args)?;
