@@ -116,9 +116,11 @@ pub fn hogs(seconds: u64) -> Result<(), String> {
     })
 }
 
-/// CPU time, in ticks, of each thread outside SCHED_EXT, by its number and name. These threads run
+type Threads = BTreeMap<u32, (String, u64)>;
+
+/// The threads outside SCHED_EXT, by number: the name, and the CPU time in ticks. These threads run
 /// before those of SCHED_EXT.
-fn others() -> Result<BTreeMap<(u32, String), u64>, String> {
+fn others() -> Result<Threads, String> {
     let mut found = BTreeMap::new();
     for process in std::fs::read_dir("/proc")
         .map_err(|e| e.to_string())?
@@ -144,10 +146,8 @@ fn others() -> Result<BTreeMap<(u32, String), u64>, String> {
             };
             let (pid, name) = start.split_once(" (").unwrap_or((start, ""));
             if number(41) != 7 {
-                found.insert(
-                    (pid.parse().unwrap_or(0), name.to_owned()),
-                    number(14) + number(15),
-                );
+                let pid = pid.parse().unwrap_or(0);
+                found.insert(pid, (name.to_owned(), number(14) + number(15)));
             }
         }
     }
@@ -155,14 +155,12 @@ fn others() -> Result<BTreeMap<(u32, String), u64>, String> {
 }
 
 /// The ten of those that used most CPU time.
-fn used(before: &BTreeMap<(u32, String), u64>, after: &BTreeMap<(u32, String), u64>) -> String {
+fn used(before: &Threads, after: &Threads) -> String {
     let mut used: Vec<_> = after
         .iter()
-        .map(|(thread, ticks)| {
-            (
-                ticks - before.get(thread).unwrap_or(&0).min(ticks),
-                &thread.1,
-            )
+        .map(|(thread, (name, ticks))| {
+            let earlier = before.get(thread).map_or(0, |(_, ticks)| *ticks);
+            (ticks.saturating_sub(earlier), name)
         })
         .collect();
     used.sort_by(|a, b| b.cmp(a));
