@@ -15,6 +15,7 @@ mod fidelity;
 pub mod guest;
 mod hackbench;
 mod judged;
+mod lang;
 pub mod loads;
 mod locality;
 mod memcached;

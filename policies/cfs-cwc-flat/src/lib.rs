@@ -11,8 +11,9 @@
 //!    core, asleep or not, keeps its distance, which counts as at most `period`.
 //! 3. A slice is `period` divided by the number of threads of the core, and at least `slice`.
 //! 4. A woken thread preempts one whose vruntime is ahead by more than `granularity`.
-//! 5. A woken or new thread goes to an idle core, the nearest to where it ran, or else to the core
-//!    with the lowest load.
+//! 5. A new thread goes to the nearest idle core whose SMT siblings are idle, too. A woken one
+//!    goes to such a core under the last-level cache of the one where it ran, or else to any idle
+//!    core there. If there is none, either goes to the core with the lowest load.
 //! 6. A core that would go idle takes threads from the core with the highest load. A busy core makes
 //!    each idle core do so, at its tick.
 #![no_std]
@@ -69,13 +70,36 @@ impl CfsCwcFlat {
             .set((t.attributes().vruntime.get() - at.attributes().min_vruntime).min(self.period));
     }
 
+    fn is_alone(&self, seen: &Seen<'_, '_, Self>, c: Cpu) -> bool {
+        for sibling in seen.siblings(c) {
+            if seen.cload(sibling) > 0 {
+                return false;
+            }
+        }
+        true
+    }
+
     fn choose_core(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
+        for c in seen.llc(last) {
+            if seen.cload(c) == 0 && self.is_alone(seen, c) {
+                return Some(c);
+            }
+        }
         for c in seen.llc(last) {
             if seen.cload(c) == 0 {
                 return Some(c);
             }
         }
         seen.cores().min_by_key(|&core| seen.cload(core))
+    }
+
+    fn spread(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
+        for c in seen.cores() {
+            if seen.cload(c) == 0 && self.is_alone(seen, c) {
+                return Some(c);
+            }
+        }
+        self.choose_core(seen, last)
     }
 }
 
@@ -116,7 +140,7 @@ impl Rules for CfsCwcFlat {
     }
 
     fn place_new(&self, seen: &Seen<'_, '_, Self>, t: Thread<'_, OfThread>, wake: &Wake) -> Cpu {
-        let c = self.choose_core(seen, wake.prev_cpu);
+        let c = self.spread(seen, wake.prev_cpu);
         c.unwrap_or(wake.prev_cpu)
     }
 

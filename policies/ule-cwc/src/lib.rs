@@ -6,8 +6,9 @@
 //! 1. A core has two queues: `realtime` for threads that sleep more than they run, `timeshare` for
 //!    the others. It runs the first of `realtime`, or else the first of `timeshare`. After `turns`
 //!    threads of `realtime`, one of `timeshare` has its turn.
-//! 2. A woken or new thread goes to an idle core under the last-level cache of the one where it
-//!    ran, or else to the core with the lowest load.
+//! 2. A new thread goes to the nearest idle core whose SMT siblings are idle, too. A woken one
+//!    goes to such a core under the last-level cache of the one where it ran, or else to any idle
+//!    core there. If there is none, either goes to the core with the lowest load.
 //! 3. A core that would go idle takes threads from the core with the highest load, until it has one.
 //!    A busy core makes each idle core do so, at its tick.
 #![no_std]
@@ -62,13 +63,36 @@ impl UleCwc {
         }
     }
 
+    fn is_alone(&self, seen: &Seen<'_, '_, Self>, c: Cpu) -> bool {
+        for sibling in seen.siblings(c) {
+            if seen.cload(sibling) > 0 {
+                return false;
+            }
+        }
+        true
+    }
+
     fn choose_core(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
+        for c in seen.llc(last) {
+            if seen.cload(c) == 0 && self.is_alone(seen, c) {
+                return Some(c);
+            }
+        }
         for c in seen.llc(last) {
             if seen.cload(c) == 0 {
                 return Some(c);
             }
         }
         seen.cores().min_by_key(|&core| seen.cload(core))
+    }
+
+    fn spread(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
+        for c in seen.cores() {
+            if seen.cload(c) == 0 && self.is_alone(seen, c) {
+                return Some(c);
+            }
+        }
+        self.choose_core(seen, last)
     }
 }
 
@@ -108,7 +132,7 @@ impl Rules for UleCwc {
     }
 
     fn place_new(&self, seen: &Seen<'_, '_, Self>, t: Thread<'_, OfThread>, wake: &Wake) -> Cpu {
-        let idlest = self.choose_core(seen, wake.prev_cpu);
+        let idlest = self.spread(seen, wake.prev_cpu);
         idlest.unwrap_or(wake.prev_cpu)
     }
 

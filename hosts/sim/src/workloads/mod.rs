@@ -14,6 +14,8 @@ mod ideal;
 mod kbuild;
 mod law;
 mod memcached;
+pub mod npb;
+mod oltp;
 mod open;
 mod pipe;
 mod random;
@@ -94,15 +96,17 @@ impl Stage<'_> {
     }
 }
 
-static BUILT_IN: [Workload; 10] = [
+static BUILT_IN: [Workload; 12] = [
     pipe::WORKLOAD,
     hackbench::WORKLOAD,
     schbench::WORKLOAD,
     forkjoin::WORKLOAD,
+    npb::WORKLOAD,
     rocksdb::WORKLOAD,
     memcached::WORKLOAD,
     requests::WORKLOAD,
     kbuild::WORKLOAD,
+    oltp::WORKLOAD,
     hogs::WORKLOAD,
     random::WORKLOAD,
 ];

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! keys     = [ key "=" value { "," key "=" value } ]
-//! value    = count | "cpus" | time | number | nice { "/" nice } | law [ "/" number ] | path
+//! value    = count | "cpus" | time | number | nice { "/" nice } | law [ "/" number ] | path | name
 //! time     = digits [ "." digits ] ( "ns" | "us" | "ms" | "s" )
 //! ```
 
@@ -30,6 +30,8 @@ pub enum Kind {
     Law,
     /// The path of a file, without `,` and `+`; empty for none.
     Path,
+    /// One of these names.
+    Name(&'static [&'static str]),
 }
 
 impl fmt::Display for Kind {
@@ -41,6 +43,7 @@ impl fmt::Display for Kind {
             Self::Nices => write!(f, "nice values -20 to 19, as 0/5/19"),
             Self::Law => f.write_str(LAWS),
             Self::Path => f.write_str("a file"),
+            Self::Name(names) => write!(f, "one of {}", names.join(", ")),
         }
     }
 }
@@ -131,7 +134,7 @@ impl Params {
             .1
     }
 
-    /// A count, or a time in ns.
+    /// A count, a time in ns, or the place of a name among those that it could be.
     pub(super) fn whole(&self, key: &str) -> u64 {
         match self.get(key) {
             Value::Whole(value) => *value,
@@ -197,6 +200,10 @@ fn read(kind: Kind, text: &str, cpus: usize) -> Option<Value> {
         }
         Kind::Law => text.parse().ok().map(Value::Law),
         Kind::Path => Some(Value::Path(text.into())),
+        Kind::Name(names) => {
+            let place = names.iter().position(|name| *name == text)?;
+            Some(Value::Whole(place as u64))
+        }
     }
 }
 

@@ -48,6 +48,10 @@ fn wrong_specs() {
         "burst-for is longer",
     );
     check("hackbench:groups=2500,fds=1000", "at most 100000");
+    check(
+        "npb:program=dc",
+        "npb: program=dc is not allowed: program takes one of bt, cg, ep, ft, is, lu, mg, sp, ua",
+    );
     check("hogs:n=60000+hogs:n=60000", "hogs-2: 120000 tasks");
     check("nowhere.json", "nowhere.json: No such file");
     check("perf", "perf: needs a file, as perf:FILE");
@@ -61,6 +65,8 @@ fn every_workload_by_its_defaults_does_something_and_the_same_again() {
         // hackbench has 400 tasks that do something each microsecond.
         let until = match workload.name {
             "build" => 1_000 * MS,
+            // A run of the program, on four CPUs.
+            "npb" => 70_000 * MS,
             "hackbench" => MS / 20,
             _ => 20 * MS,
         };
@@ -195,6 +201,47 @@ fn a_build_makes_its_objects_and_begins_again() {
         };
         assert!(at(pair[1]) - at(pair[0]) >= 5 * MS, "{pair:?}");
     }
+}
+
+#[test]
+fn a_parallel_program_makes_its_threads_each_time_and_ends() {
+    // 10 iterations of 4 loops, 15 s of CPU time, on as many CPUs as threads.
+    let is = ideal("npb:program=is,threads=4,runs=2", 1, 4, 100_000 * MS);
+    let group = &is.groups["npb"];
+    assert_eq!((group.done, group.tasks, is.alive()), (2, 1 + 2 * 3, 0));
+    // The slowest thread is late by up to 10 %.
+    let shares = 3_750 * MS..=4_125 * MS;
+    let times = &group.responses;
+    assert!(times.iter().all(|time| shares.contains(time)), "{times:?}");
+    let part = ideal(
+        "npb:program=is,threads=4,runs=1,scale=0.1",
+        1,
+        4,
+        100_000 * MS,
+    );
+    let time = part.groups["npb"].responses[0];
+    assert!((375 * MS..=413 * MS).contains(&time), "{time}");
+    let endless = ideal("npb:program=is,threads=1,scale=0.1", 1, 4, 10_000 * MS);
+    assert_eq!((endless.groups["npb"].done, endless.alive()), (6, 1));
+}
+
+#[test]
+fn transactions_have_their_queries_and_one_writer_of_the_log() {
+    let spec = "oltp:clients=3,rows=2,query=100us,io=1ms";
+    let all = ideal(spec, 1, 8, 1_000 * MS);
+    let group = &all.groups["oltp"];
+    assert_eq!((group.tasks, all.alive()), (6, 6));
+    // All three lock the same two rows, so that updates and commits come one after the other.
+    let count = |what: &str| all.log.iter().filter(|line| line.contains(what)).count() as u64;
+    let asked = count("client-0: run") + count("client-1: run") + count("client-2: run");
+    assert!(
+        (group.done * 19..=group.done * 19 + 3 * 19).contains(&asked),
+        "{asked}"
+    );
+    assert!((300..=900).contains(&group.done), "{}", group.done);
+    let one = seen("oltp:clients=1,query=100us,io=0", "oltp", 1_000 * MS);
+    // 19 queries of 100 us on average, and 15 us of the client for each.
+    assert!((430..=490).contains(&one.done), "{}", one.done);
 }
 
 /// The arrivals in a time, and their total cost.

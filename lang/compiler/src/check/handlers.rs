@@ -44,7 +44,7 @@ impl<'a> Checker<'a> {
         };
         // What is found by a search may be none.
         let result = match result {
-            Type::Core if may_be_none(&written.body) => Type::MaybeCore,
+            Type::Core if self.may_be_none(&written.body, &mut vec![index]) => Type::MaybeCore,
             result => result,
         };
         if matches!(result, Type::Cores | Type::Thread) {
@@ -59,6 +59,46 @@ impl<'a> Checker<'a> {
         let function = self.body_of(written, Phase::Function, result);
         self.policy.functions.push(function);
         self.progress[index] = Progress::Done;
+    }
+
+    /// Does a function of cores, with this body, return what may be none? `asked` has the functions
+    /// that are asked already, as a mistaken policy may have recursion.
+    fn may_be_none(&self, block: &ast::Block, asked: &mut Vec<usize>) -> bool {
+        let is_value = block
+            .value
+            .as_deref()
+            .is_some_and(|value| self.is_search(value, asked));
+        is_value
+            || block
+                .statements
+                .iter()
+                .any(|statement| match &statement.kind {
+                    Said::Return(Some(value)) => self.is_search(value, asked),
+                    Said::If(_, then, otherwise) => {
+                        self.may_be_none(then, asked)
+                            || otherwise
+                                .as_ref()
+                                .is_some_and(|it| self.may_be_none(it, asked))
+                    }
+                    Said::Foreach(_, _, _, body) => self.may_be_none(body, asked),
+                    _ => false,
+                })
+    }
+
+    /// Is this a search, or a call of a function that returns the result of one?
+    fn is_search(&self, expr: &ast::Expr, asked: &mut Vec<usize>) -> bool {
+        match &expr.kind {
+            Written::First(..) => true,
+            Written::Call(name, _) => {
+                let called = self.written.iter().position(|it| it.name.text == name.text);
+                called.is_some_and(|index| {
+                    let is_new = !asked.contains(&index);
+                    asked.push(index);
+                    is_new && self.may_be_none(&self.written[index].body, asked)
+                })
+            }
+            _ => false,
+        }
     }
 
     fn body_of(&mut self, written: &'a ast::Function, phase: Phase, result: Type) -> Function {
@@ -494,23 +534,6 @@ impl<'a> Checker<'a> {
             },
         }
     }
-}
-
-/// Does a function of cores return what may be none?
-fn may_be_none(block: &ast::Block) -> bool {
-    let is_search = |expr: &ast::Expr| matches!(expr.kind, Written::First(..));
-    block.value.as_deref().is_some_and(is_search)
-        || block
-            .statements
-            .iter()
-            .any(|statement| match &statement.kind {
-                Said::Return(Some(value)) => is_search(value),
-                Said::If(_, then, otherwise) => {
-                    may_be_none(then) || otherwise.as_ref().is_some_and(may_be_none)
-                }
-                Said::Foreach(_, _, _, body) => may_be_none(body),
-                _ => false,
-            })
 }
 
 /// Does each path through the block return?
