@@ -115,15 +115,14 @@ const LONG_FORMS: [(&str, &str, LongForm); 6] = [
 /// A program that a case runs beside itself, with one number.
 type Program = fn(u64) -> Result<(), String>;
 
-/// Their options. `--machine`, `--trespass`, `--hints` and `--cores` take other arguments.
-const PROGRAMS: [(&str, Program); 8] = [
+/// Their options. `--echo`, `--machine`, `--trespass`, `--hints` and `--cores` take other arguments.
+const PROGRAMS: [(&str, Program); 7] = [
     ("--act", |behaviour| conformance::act(behaviour as usize)),
     ("--service", crowd::service),
     ("--agent", agents::hostile_agent),
     ("--late", agents::late),
     ("--naps", agents::naps),
     ("--due", agents::due),
-    ("--echo", |nice| agents::echo(nice as i32)),
     ("--nap", agents::nap),
 ];
 
@@ -148,6 +147,10 @@ fn main() -> ExitCode {
                 return end_with(Err(format!("{arg} NUMBER")));
             };
             return end_with(run(number));
+        }
+        if arg == "--echo" {
+            let nice = args.next().and_then(|n| n.parse().ok());
+            return end_with(agents::echo(nice.unwrap_or(0)));
         }
         if arg == "--machine" {
             let name = args.next().unwrap_or_default();
