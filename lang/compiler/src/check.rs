@@ -2,6 +2,7 @@
 //! Resolves names, checks types, and splits handlers into phases.
 
 mod body;
+mod functions;
 pub(crate) mod handlers;
 
 use std::collections::HashMap;
