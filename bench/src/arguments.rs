@@ -29,8 +29,8 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["here", "cpus", "runs", "quick"])]
     pub scale: bool,
     /// Numbers of CPUs. A guest is booted for each of them. [default: 1,2; memcached: 1; fairness:
-    /// 4; upgrade: 1,2,4,8; sim: 1 to 4096; rocksdb, locality, lang and arbiter have
-    /// fixed ones]
+    /// 4; upgrade: 1,2,4,8; sim: 1 to 4096; rocksdb, locality, lang and arbiter have fixed
+    /// ones]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
@@ -84,8 +84,8 @@ pub enum What {
     /// Policies in agents, beside the same in the kernel: pipe and hackbench. Exit code 1 when the
     /// agents of CPUs break a bound.
     Agent,
-    /// Policies in Baton's language beside models of the kernel's fair class, on a simulated machine
-    /// with 160 CPUs. Exit code 1 when a policy that conserves work breaks a bound.
+    /// Policies in Baton's language beside models of the kernel's fair class, on a simulated
+    /// machine with 160 CPUs. Exit code 1 when a policy that conserves work breaks a bound.
     Lang,
     /// The cost of recording: pipe and hackbench under wfq, recorded, not recorded, and built
     /// without recording.

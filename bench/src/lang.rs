@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton bench lang`: policies in Baton's language beside models of the kernel's fair class, on the
-//! simulated machine of Ipanema (EuroSys '20, section 5): 4 nodes of 20 cores with 2 threads each.
+//! `baton bench lang`: policies in Baton's language beside models of the kernel's fair class, on
+//! the simulated machine of Ipanema (EuroSys '20, section 5): 4 nodes of 20 cores with 2 threads
+//! each.
 //!
 //! The loads are those of its figures 4 and 6: parallel programs (alone, and beside a few tasks
 //! that always want a CPU), the build of a kernel, and clients of a database. The paper's figure 5
-//! is the state of each CPU over time, which the page of `baton sim --report` draws.
+//! is the state of each CPU over time, which `baton report` draws of a run.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use baton_native::Policy;
+use baton_sim::parallel::side_by_side;
 use baton_sim::topology::Topology;
-use baton_sim::workloads::{build, no_files, npb};
-use baton_sim::world::World;
+use baton_sim::workloads::npb;
 use baton_sim::{Config, PolicySpec};
 use serde::Serialize;
 
@@ -94,23 +93,22 @@ fn loads(quick: bool) -> Vec<Load> {
             });
         }
     }
-    for jobs in SIZES {
+    let mut rate = |family, name, spec, seconds: f64| {
         loads.push(Load {
-            family: "build",
-            name: format!("{jobs} jobs"),
-            spec: format!("build:jobs={jobs},objects=1000000"),
-            duration: (5.0 * part * S as f64) as u64,
+            family,
+            name,
+            spec,
+            duration: (seconds * part * S as f64) as u64,
             metric: Metric::Rate,
         });
+    };
+    for size in SIZES {
+        let spec = format!("build:jobs={size},objects=1000000");
+        rate("build", format!("{size} jobs"), spec, 5.0);
     }
-    for clients in SIZES {
-        loads.push(Load {
-            family: "oltp",
-            name: format!("{clients} clients"),
-            spec: format!("oltp:clients={clients}"),
-            duration: (0.2 * part * S as f64) as u64,
-            metric: Metric::Rate,
-        });
+    for size in SIZES {
+        let spec = format!("oltp:clients={size}");
+        rate("oltp", format!("{size} clients"), spec, 0.2);
     }
     loads
 }
@@ -190,7 +188,8 @@ fn policies(args: &Arguments) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What one run gave: the value, and the part of the CPUs' time that was idle beside a waiting task.
+/// What one run gave: the value, and the percentage of the CPUs' time that was idle beside a waiting
+/// task.
 type Found = (f64, f64);
 
 /// Simulates all loads under all policies, as many at once as this machine has CPUs.
@@ -205,34 +204,14 @@ fn measure(args: &Arguments) -> Result<Vec<Row>> {
         .iter()
         .flat_map(|load| (0..names.len()).map(move |policy| (load, policy)))
         .collect();
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| loop {
-                let at = next.fetch_add(1, Relaxed);
-                let Some(&(load, policy)) = jobs.get(at) else {
-                    return;
-                };
-                if policy == 0 {
-                    eprintln!("baton: simulating {} {}", load.family, load.name);
-                }
-                // On a thread of its own, so that what a failed policy leaves on that thread does
-                // not disturb another run.
-                let policy = policies[policy];
-                let result = std::thread::scope(|scope| {
-                    scope
-                        .spawn(|| mean_of_runs(load, policy, args.runs()))
-                        .join()
-                });
-                let result = result.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.insert(at, result);
-            });
+    let simulate = |&(load, policy): &(&Load, usize)| {
+        if policy == 0 {
+            eprintln!("baton: simulating {} {}", load.family, load.name);
         }
-    });
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let found = found.into_values().collect::<Result<Vec<Found>>>()?;
+        mean_of_runs(load, policies[policy], args.runs())
+    };
+    let found = side_by_side(&jobs, simulate, || ());
+    let found = found.into_iter().collect::<Result<Vec<Found>>>()?;
     let mut rows = Vec::new();
     for (load, found) in loads.iter().zip(found.chunks(names.len())) {
         for (name, &(value, idle)) in names.iter().zip(found) {
@@ -274,9 +253,7 @@ fn run(load: &Load, policy: Policy, seed: u64) -> Result<Found> {
     }];
     config.duration = load.duration;
     config.seed = seed;
-    let mut world = World::new();
-    build(&load.spec, seed, cpus, &no_files, &mut world)
-        .map_err(|why| Error::baton(format!("the workload {} is wrong: {why}", load.spec)))?;
+    let world = simulate::world(&load.spec, seed, cpus)?;
     let outcome = simulate::run(&config, world, None)?;
     let stats = &outcome.stats;
     let group = &stats.groups[0];
@@ -343,8 +320,8 @@ fn text(
     verdicts: &[Verdict],
 ) -> String {
     let mut text = String::from(
-        "lang, simulated: 4 nodes of 20 cores of 2 threads. GAIN is over cfs_like. IDLE is the time \
-         that CPUs\nidled while a task waited, of the time of all CPUs.\n",
+        "lang, simulated: 4 nodes of 20 cores of 2 threads. GAIN is over cfs_like. IDLE is the \
+         time that CPUs\nidled while a task waited, of the time of all CPUs.\n",
     );
     let mut families: Vec<&str> = rows.iter().map(|row| row.family).collect();
     families.dedup();
@@ -433,8 +410,7 @@ mod tests {
     #[test]
     fn each_load_is_one_of_the_simulator() {
         for load in loads(true).iter().chain(&loads(false)) {
-            let built = build(&load.spec, 1, 160, &no_files, &mut World::new());
-            assert_eq!(built, Ok(()), "{}", load.spec);
+            assert!(simulate::world(&load.spec, 1, 160).is_ok(), "{}", load.spec);
         }
     }
 }

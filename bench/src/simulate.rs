@@ -2,6 +2,7 @@
 //! Runs that benches simulate.
 
 use baton_sim::trace::Sink;
+use baton_sim::workloads::{build, no_files};
 use baton_sim::world::World;
 use baton_sim::{AgentSpec, Config, Outcome};
 
@@ -20,6 +21,14 @@ pub fn agent(name: &str) -> Result<AgentSpec> {
     })?;
     let make = move |agent, own| Ok(polling(agent, own));
     Ok(AgentSpec::of_scheduler(name, native.events, make))
+}
+
+/// A workload of the simulator's, on so many CPUs.
+pub fn world(spec: &str, seed: u64, cpus: usize) -> Result<World> {
+    let mut world = World::new();
+    build(spec, seed, cpus, &no_files, &mut world)
+        .map_err(|why| Error::baton(format!("the workload {spec} is wrong: {why}")))?;
+    Ok(world)
 }
 
 /// Simulates a run. Returns an error if a policy failed in it.

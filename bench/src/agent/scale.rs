@@ -3,7 +3,6 @@
 //! figure 5 of the paper on ghOSt, simulated with the costs of an agent that were measured.
 
 use baton_sim::topology::Topology;
-use baton_sim::world::World;
 use baton_sim::{AgentSpec, Config};
 
 use crate::arguments::Arguments;
@@ -62,10 +61,7 @@ fn decisions(agent: &AgentSpec, cpus: usize) -> Result<f64> {
     config.agent = Some(agent.clone());
     config.duration = DURATION;
     let workload = format!("pipe:pairs={},work={WORK}", 2 * cpus);
-    let mut world = World::new();
-    let files = &baton_sim::workloads::no_files;
-    baton_sim::workloads::build(&workload, config.seed, all, files, &mut world)
-        .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
+    let world = simulate::world(&workload, config.seed, all)?;
     let outcome = simulate::run(&config, world, None)?;
     Ok(2.0 * outcome.stats.groups[0].done as f64 * 1e9 / DURATION as f64)
 }

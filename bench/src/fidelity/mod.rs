@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::guest::{guest_with, report_of_guest};
 use super::subject::Subject;
 use super::{Arguments, Bench};
-use baton_control::error::{Error, Result};
+use baton_control::error::Result;
 use baton_control::kernel;
 use baton_control::modules::Search;
 use baton_control::output::{print, print_json};
@@ -75,16 +75,7 @@ const WARM_UP: u64 = 10;
 
 impl Load {
     fn world(&self, cpus: u32, seed: u64) -> Result<World> {
-        let mut world = World::new();
-        baton_sim::workloads::build(
-            self.spec,
-            seed,
-            cpus as usize,
-            &baton_sim::workloads::no_files,
-            &mut world,
-        )
-        .map_err(|why| Error::baton(format!("the workload {} is wrong: {why}", self.name)))?;
-        Ok(world)
+        crate::simulate::world(self.spec, seed, cpus as usize)
     }
 
     fn duration(&self) -> u64 {

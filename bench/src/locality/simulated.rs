@@ -5,7 +5,6 @@
 
 use baton_sim::idle::TABLES;
 use baton_sim::topology::Topology;
-use baton_sim::world::World;
 use baton_sim::{Config, PolicySpec};
 
 use super::{judge::JUDGED, Place, Row, Way, LONG, MESSENGERS, WORKERS};
@@ -52,15 +51,7 @@ fn run(idle_states: &str, policy: &str, way: Way) -> Result<Row> {
         Way::Hints => ",hints=1",
     };
     let workload = format!("schbench:messengers={MESSENGERS},workers={WORKERS},wakeups=1{how}");
-    let mut world = World::new();
-    baton_sim::workloads::build(
-        &workload,
-        config.seed,
-        CPUS,
-        &baton_sim::workloads::no_files,
-        &mut world,
-    )
-    .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
+    let world = simulate::world(&workload, config.seed, CPUS)?;
     let outcome = simulate::run(&config, world, None)?;
     if outcome.stats.hints_refused > 0 {
         return Err(Error::policy(

@@ -4,7 +4,6 @@
 
 use baton_native::Policy;
 use baton_sim::topology::Topology;
-use baton_sim::world::World;
 use baton_sim::{AgentSpec, Config, Outcome, PolicySpec};
 
 use super::{Found, Place, Point, Saturation, BATCH, LONG, MEAN, OVERLOAD, SHORT};
@@ -93,15 +92,7 @@ fn run_in_agent(agent: &AgentSpec, workload: &str) -> Result<Outcome> {
 
 fn run_as(mut config: Config, workload: &str) -> Result<Outcome> {
     config.duration = DURATION;
-    let mut world = World::new();
-    baton_sim::workloads::build(
-        workload,
-        config.seed,
-        CPUS,
-        &baton_sim::workloads::no_files,
-        &mut world,
-    )
-    .map_err(|why| Error::baton(format!("the workload {workload} is wrong: {why}")))?;
+    let world = simulate::world(workload, config.seed, CPUS)?;
     simulate::run(&config, world, None)
 }
 

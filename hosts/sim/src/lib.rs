@@ -17,6 +17,7 @@ mod host;
 pub mod idle;
 mod machine;
 pub mod outcome;
+pub mod parallel;
 pub mod perfetto;
 mod queue;
 mod record;

@@ -115,7 +115,8 @@ const LONG_FORMS: [(&str, &str, LongForm); 6] = [
 /// A program that a case runs beside itself, with one number.
 type Program = fn(u64) -> Result<(), String>;
 
-/// Their options. `--echo`, `--machine`, `--trespass`, `--hints` and `--cores` take other arguments.
+/// Their options. `--echo`, `--machine`, `--trespass`, `--hints` and `--cores` take other
+/// arguments.
 const PROGRAMS: [(&str, Program); 7] = [
     ("--act", |behaviour| conformance::act(behaviour as usize)),
     ("--service", crowd::service),

@@ -5,13 +5,13 @@ use std::fs;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{mpsc, Arc, Mutex};
+use std::sync::{mpsc, Arc};
 use std::time::Duration;
 
 use baton_agents::Native;
 use baton_sim::detail::{self, LIMIT_OF_ALL};
 use baton_sim::outcome::{Names, Outcome};
+use baton_sim::parallel::side_by_side;
 use baton_sim::perfetto::Perfetto;
 use baton_sim::report::Run;
 use baton_sim::timeline::Collector;
@@ -482,35 +482,13 @@ pub fn all(jobs: &[Job], with_timeline: bool) -> Result<Vec<Done>> {
         ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} to go")
             .expect("the template is right"),
     );
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let workers = std::thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(jobs.len());
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some((at, job)) =
-                    Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, jobs.get(at)?)))
-                {
-                    // On a thread of its own, so that the remains of a failed policy on that thread
-                    // do not disturb another run.
-                    let run = std::thread::scope(|scope| {
-                        scope.spawn(|| job.run(with_timeline, None, None)).join()
-                    });
-                    let done = run.unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-                    results
-                        .lock()
-                        .unwrap_or_else(|e| e.into_inner())
-                        .push((at, done));
-                    bar.inc(1);
-                }
-            });
-        }
-    });
+    let results = side_by_side(
+        jobs,
+        |job| job.run(with_timeline, None, None),
+        || bar.inc(1),
+    );
     bar.finish_and_clear();
-    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
-    results.sort_by_key(|(at, _)| *at);
-    results.into_iter().map(|(_, done)| done).collect()
+    results.into_iter().collect()
 }
 
 /// Reads a file that a workload names.

@@ -12,16 +12,19 @@
 use super::{Key, Kind, Stage, Workload};
 use crate::world::{Cx, Object, Op, Program, Spawn};
 
+/// The number of threads that meet at a barrier.
+pub(super) const THREADS: Key = Key {
+    name: "threads",
+    kind: Kind::Count(1, 100_000),
+    default: "cpus",
+    help: "threads",
+};
+
 pub(super) const WORKLOAD: Workload = Workload {
     name: "forkjoin",
     help: "threads that compute and meet at a barrier (NAS parallel benchmarks)",
     keys: &[
-        Key {
-            name: "threads",
-            kind: Kind::Count(1, 100_000),
-            default: "cpus",
-            help: "threads",
-        },
+        THREADS,
         Key {
             name: "work",
             kind: Kind::Time(1, 100_000_000_000),

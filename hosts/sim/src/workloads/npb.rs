@@ -7,14 +7,15 @@
 //! The barrier sleeps (OMP_WAIT_POLICY=passive). One operation is one run of the program; the
 //! response is the time that it took.
 //!
-//! The programs differ in how often their threads meet. [`PROGRAMS`] has their iterations and CPU
-//! times as of class C, and the parallel loops of an iteration, rounded: they have the shape of the
-//! benchmarks, and are no measurement of them.
+//! The programs differ in how often their threads meet. [`PROGRAMS`] has their iterations in class
+//! C, and estimates of the parallel loops of an iteration and of the CPU time. They have the shape
+//! of the benchmarks, and are no measurement of them.
 //!
 //! Deviation: all parallel loops of a program are equally long, and nothing models memory.
 //!
 //! Keys: `program`, `threads`, `scale` (the part of the iterations that is run), `runs`.
 
+use super::forkjoin::THREADS;
 use super::{Key, Kind, Stage, Workload};
 use crate::rng::Rng;
 use crate::world::{Cx, Group, Object, Op, Program, Spawn};
@@ -52,8 +53,8 @@ const fn shape(
 }
 
 /// Dense solvers (BT, SP, LU), transforms and sorting (FT, IS), a sparse matrix and a hierarchy of
-/// grids with many short loops (CG, MG), independent random numbers (EP), and a mesh that is refined
-/// unevenly (UA).
+/// grids with many short loops (CG, MG), independent random numbers (EP), and a mesh that is
+/// refined unevenly (UA).
 const PROGRAMS: [Shape; 9] = [
     shape("bt", 200, 9, 1300, 5),
     shape("cg", 75, 103, 200, 5),
@@ -87,12 +88,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             default: "ft",
             help: "the program",
         },
-        Key {
-            name: "threads",
-            kind: Kind::Count(1, 100_000),
-            default: "cpus",
-            help: "threads",
-        },
+        THREADS,
         Key {
             name: "scale",
             kind: Kind::Number(0.001, 1.0),
