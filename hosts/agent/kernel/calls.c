@@ -402,7 +402,13 @@ static void agent_cpu_offline(void *this, struct baton_ctx *ctx, s32 cpu)
 
 static void agent_enter_idle(void *this, struct baton_ctx *ctx, s32 cpu)
 {
-	baton_tell_cpu(this, ctx, cpu, BATON_METHOD_ENTER_IDLE);
+	struct session *session = this;
+	struct served *served = &session->served[cpu];
+
+	baton_tell_cpu(session, ctx, cpu, BATON_METHOD_ENTER_IDLE);
+	/* It half fills the ring, and the CPU has picked already. */
+	if (READ_ONCE(served->attention) && READ_ONCE(served->is_waiting))
+		baton_add_kick(ctx, cpu, false);
 }
 
 static void agent_exit_idle(void *this, struct baton_ctx *ctx, s32 cpu)

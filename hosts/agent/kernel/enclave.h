@@ -79,8 +79,12 @@ struct served {
 	bool asks_for_prev;
 	struct baton_interrupt wake;
 	struct hrtimer timer;
-	/* watch.c: the number of messages read when it last changed, and when that was */
+	/*
+	 * watch.c: the number of messages read, whether more were to be read, and when the watch
+	 * saw either change last
+	 */
 	u32 read;
+	bool had_work;
 	unsigned long read_at;		/* jiffies */
 } ____cacheline_aligned;
 

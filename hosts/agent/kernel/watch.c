@@ -32,19 +32,22 @@
 static bool is_late(struct session *session, u32 cpu)
 {
 	struct served *served = &session->served[cpu];
-	u32 read = READ_ONCE(session->transactions[cpu].read);
+	u32 read = READ_ONCE(session->transactions[cpu].read), limit = session->enclave->limit;
 	bool has_work = read != READ_ONCE(served->posted);
 
 	if (READ_ONCE(session->is_per_cpu))
 		has_work = has_work && READ_ONCE(served->agent) && READ_ONCE(served->attention);
 
-	if (read != served->read || !has_work) {
+	/* Not since the watch last looked: the message may be new, and that look long ago. */
+	if (read != served->read || !has_work || !served->had_work) {
 		served->read = read;
 		served->read_at = jiffies;
+		served->had_work = has_work;
 		return false;
 	}
-	return time_after(jiffies, served->read_at +
-					   msecs_to_jiffies(PATIENCE(session->enclave->limit)));
+	/* The message is older than the look that found it, by an interval at most. */
+	return time_after(jiffies, served->read_at + msecs_to_jiffies(PATIENCE(limit) -
+								      INTERVAL(limit)));
 }
 
 /*

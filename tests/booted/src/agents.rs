@@ -59,14 +59,6 @@ pub fn cases() -> Vec<Case> {
             serves("search").and_then(|agent| ends_well("search", agent))
         ),
         case!("agent: its policy is replaced under load", upgrades(10)),
-        case!(
-            "agent: messages that find no room, global",
-            overflow("--global")
-        ),
-        case!(
-            "agent: messages that find no room, per-cpu",
-            overflow("--per-cpu")
-        ),
         case!("agent: a group of CPUs, all or none", together()),
         case!("agent: a panic of its policy", panics()),
         case!("agent: ended, stopped, and replaced", ends(8)),
@@ -563,64 +555,6 @@ pub fn naps(ms: u64) -> Result<(), String> {
         count += 1;
     }
     println!("{count}");
-    Ok(())
-}
-
-/// A policy whose rings overflow begins a new session, and no task is lost.
-fn overflow(mode: &str) -> Result<(), String> {
-    baton(&["enclave", "create", "narrow", "--entries", "64"])?;
-    let agent = Running::start("narrow", &[mode, "fifo"])?;
-    for round in 1..=3 {
-        let sessions = attached("narrow")?;
-        let mut load = begin(&["run", "-p", "narrow", "--", "baton-booted", "--nap", "3000"])?;
-        let output = load.stdout.take().ok_or("the load has no output")?;
-        let mut line = String::new();
-        let read = BufReader::new(output).read_line(&mut line);
-        read.map_err(|e| format!("the load's output: {e}"))?;
-        check(line == NAPPING, || format!("the load said {line:?}"))?;
-        // While the agent does not read, each thread that wakes up writes a message.
-        agent.signal("-STOP")?;
-        sleep(Duration::from_millis(400));
-        agent.signal("-CONT")?;
-        let ended = load.wait_with_output().map_err(|e| e.to_string())?;
-        check(ended.status.success(), || {
-            let errors = String::from_utf8_lossy(&ended.stderr);
-            format!("the load ended with {}: {errors}", ended.status)
-        })?;
-        let found = attached("narrow")?;
-        check(found > sessions, || {
-            format!("round {round}: no message was lost, {found} sessions as before")
-        })?;
-    }
-    crate::tool::is_well("narrow")?;
-    drop(agent);
-    baton(&["enclave", "destroy", "narrow"]).map(drop)
-}
-
-/// How often an agent has begun anew in an enclave.
-fn attached(name: &str) -> Result<u64, String> {
-    let found = enclave(name)?;
-    let sessions = found["attached"].as_u64();
-    sessions.ok_or_else(|| format!("no number of sessions: {found}"))
-}
-
-/// What [`nap`] prints when its threads are there.
-const NAPPING: &str = "napping\n";
-
-/// A program with more threads than a CPU's ring has entries, on each of two CPUs. Each sleeps for
-/// 100 ms at a time, and all end after so long.
-pub fn nap(ms: u64) -> Result<(), String> {
-    let begun = Instant::now();
-    thread::scope(|scope| {
-        for _ in 0..300 {
-            scope.spawn(|| {
-                while begun.elapsed() < Duration::from_millis(ms) {
-                    sleep(Duration::from_millis(100));
-                }
-            });
-        }
-        print!("{NAPPING}");
-    });
     Ok(())
 }
 

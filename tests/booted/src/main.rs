@@ -40,6 +40,7 @@ mod hints;
 mod hostile;
 mod killed;
 mod record;
+mod rings;
 mod several;
 mod tool;
 mod upgrade;
@@ -124,7 +125,7 @@ const PROGRAMS: [(&str, Program); 7] = [
     ("--late", agents::late),
     ("--naps", agents::naps),
     ("--due", agents::due),
-    ("--nap", agents::nap),
+    ("--nap", rings::nap),
 ];
 
 fn main() -> ExitCode {
@@ -212,6 +213,7 @@ fn main() -> ExitCode {
         ),
         ("hints", "2", of_hints.into_iter().flatten().collect()),
         ("agents", "2", agents::cases()),
+        ("agents", "2", rings::cases()),
         ("agents", "2", enclaves::cases()),
         ("agents", "8", enclaves::of_eight()),
         ("agents", "8", apart::cases()),
