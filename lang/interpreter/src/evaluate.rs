@@ -293,12 +293,20 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
             ExprKind::Cload(core) => {
                 let moves = self.moves_to(core);
                 let core = self.core(core);
-                Value::Int(self.seen().cload(core) + moves.map_or(0, |moved| moved.0))
+                let cload = match &self.given {
+                    Given::Lock(at) => at.cload(core),
+                    _ => self.seen().cload(core),
+                };
+                Value::Int(cload + moves.map_or(0, |moved| moved.0))
             }
             ExprKind::Count(core) => {
                 let moves = self.moves_to(core);
                 let core = self.core(core);
-                Value::Int(self.seen().count(core) + moves.map_or(0, |moved| moved.1))
+                let count = match &self.given {
+                    Given::Lock(at) => at.count(core),
+                    _ => self.seen().count(core),
+                };
+                Value::Int(count + moves.map_or(0, |moved| moved.1))
             }
             ExprKind::Waiting(queue) => Value::Int(self.at().waiting(*queue)),
             ExprKind::Queue(_) | ExprKind::Cores(..) => panic!("a set is no value"),

@@ -138,7 +138,7 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
                     continue;
                 };
                 let load = thread.kept.load.load(Relaxed);
-                core.count_out(load);
+                core.count_out(&mut guarded, load);
                 moving.batons[moving.count] = Some((baton, to));
                 moving.count += 1;
                 moving.load += load;
@@ -158,7 +158,7 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
             // Fails if the thread has left meanwhile: its token is worthless then.
             if home.compare_exchange(MOVING, is, Relaxed, Relaxed).is_ok() {
                 // Counted, then its load, then put in.
-                core.count_in(thread.kept.load.load(Relaxed));
+                core.count_in(&mut guarded, thread.kept.load.load(Relaxed));
                 let mut at = At {
                     machine,
                     ctx: self.ctx,

@@ -10,7 +10,8 @@ use crate::scheduler::Machine;
 use crate::set::CoreSet;
 use crate::thread::Thread;
 
-/// A core. Other cores read `count` and `cload` without the lock; they are written under it.
+/// A core. Other cores read `count` and `cload` without the lock; they are written under it, by
+/// whose holder's own copies in [`Guarded`].
 pub(crate) struct Core<A> {
     pub guarded: Lock<Guarded<A>>,
     /// The runnable threads: those in its queues, and the one that runs.
@@ -22,18 +23,22 @@ pub(crate) struct Core<A> {
 }
 
 impl<A> Core<A> {
-    /// A thread of this load, which is put into a queue afterwards, is counted. The lock is held.
+    /// A thread of this load, which is put into a queue afterwards, is counted.
     #[inline]
-    pub fn count_in(&self, load: i64) {
-        self.count.set(self.count.get() + 1);
-        self.cload.set(self.cload.get() + load);
+    pub fn count_in(&self, guarded: &mut Guarded<A>, load: i64) {
+        guarded.count += 1;
+        self.count.set(guarded.count);
+        guarded.cload += load;
+        self.cload.set(guarded.cload);
     }
 
-    /// A thread of this load, which was taken out before, is counted no more. The lock is held.
+    /// A thread of this load, which was taken out before, is counted no more.
     #[inline]
-    pub fn count_out(&self, load: i64) {
-        self.cload.set(self.cload.get() - load);
-        self.count.set(self.count.get() - 1);
+    pub fn count_out(&self, guarded: &mut Guarded<A>, load: i64) {
+        guarded.cload -= load;
+        self.cload.set(guarded.cload);
+        guarded.count -= 1;
+        self.count.set(guarded.count);
     }
 }
 
@@ -44,6 +49,9 @@ pub(crate) struct Guarded<A> {
     pub attributes: A,
     /// The slot of the thread that was picked last, if it still runs.
     pub current: Option<u32>,
+    /// The same values as those of the core.
+    pub count: i64,
+    pub cload: i64,
 }
 
 /// Ready threads.
@@ -264,6 +272,24 @@ impl<'g, 'm, R: Rules> At<'g, 'm, R> {
         }
     }
 
+    /// The load of a core. That of another one may be as old as the call.
+    #[inline]
+    pub fn cload(&self, core: Cpu) -> i64 {
+        match core == self.core {
+            true => self.guarded.cload,
+            false => self.machine.cores[core].cload.get(),
+        }
+    }
+
+    /// The number of runnable threads of a core. That of another one may be as old as the call.
+    #[inline]
+    pub fn count(&self, core: Cpu) -> i64 {
+        match core == self.core {
+            true => self.guarded.count,
+            false => self.machine.cores[core].count.get(),
+        }
+    }
+
     /// The time, ns.
     #[inline]
     pub fn now(&self) -> i64 {
@@ -285,7 +311,13 @@ impl<'g, 'm, R: Rules> At<'g, 'm, R> {
     /// The first thread of a queue.
     #[inline]
     pub fn first(&self, queue: usize) -> Option<Thread<'m, R::Thread>> {
-        self.next_of(&mut self.walk(queue))
+        match self.prev {
+            Some(_) => self.next_of(&mut self.walk(queue)),
+            None => {
+                let (_, slot) = self.guarded.queues[queue].first()?;
+                Some(self.machine.thread(slot))
+            }
+        }
     }
 
     /// The number of threads in a queue.

@@ -56,7 +56,7 @@ impl<R: Rules> Machine<R> {
             let mut guarded = core.guarded.lock();
             let is_ours = home.compare_exchange(was, NO_CORE, Relaxed, Relaxed);
             if is_ours.is_ok() {
-                core.count_out(thread.kept.load.load(Relaxed));
+                core.count_out(&mut guarded, thread.kept.load.load(Relaxed));
                 if goes_on {
                     let mut at = At {
                         machine: self,
@@ -98,7 +98,7 @@ impl<R: Rules> Machine<R> {
         let is = cpu.number() as u32;
         let home = &thread.kept.home;
         if home.compare_exchange(is, NO_CORE, Relaxed, Relaxed).is_ok() {
-            core.count_out(thread.kept.load.load(Relaxed));
+            core.count_out(&mut guarded, thread.kept.load.load(Relaxed));
             return;
         }
         drop(guarded);
@@ -107,14 +107,19 @@ impl<R: Rules> Machine<R> {
 
     /// Counts a thread, under the lock of its core. False if a core counts it already: two calls may
     /// be about one thread, if one of them has an old token of it.
-    fn count(&self, core: &Core<R::Core>, cpu: Cpu, thread: Thread<'_, R::Thread>) -> bool {
+    fn count(
+        &self,
+        cpu: Cpu,
+        guarded: &mut Guarded<R::Core>,
+        thread: Thread<'_, R::Thread>,
+    ) -> bool {
         let kept = thread.kept;
         let is = cpu.number() as u32;
         let is_ours = kept.home.compare_exchange(NO_CORE, is, Relaxed, Relaxed);
         if is_ours.is_ok() {
             let load = self.rules.load(thread);
             kept.load.store(load, Relaxed);
-            core.count_in(load);
+            self.cores[cpu].count_in(guarded, load);
         }
         is_ours.is_ok()
     }
@@ -140,7 +145,7 @@ impl<R: Rules> Machine<R> {
         if guarded.current == Some(thread.slot) {
             guarded.current = None;
         }
-        let comes = was != is && self.count(core, cpu, thread);
+        let comes = was != is && self.count(cpu, &mut guarded, thread);
         let mut at = At {
             machine: self,
             ctx,
@@ -181,7 +186,7 @@ impl<R: Rules> Machine<R> {
         if thread.kept.home.load(Relaxed) != cpu.number() as u32 {
             self.uncount(ctx, thread, true);
             self.locked(ctx, cpu, |at| {
-                if self.count(&self.cores[cpu], cpu, thread) {
+                if self.count(cpu, at.guarded, thread) {
                     self.rules.arrive(at, thread);
                 }
             });
@@ -302,6 +307,8 @@ impl<R: Rules> Scheduler for Machine<R> {
                         .collect(),
                     attributes: rules.core(cpu),
                     current: None,
+                    count: 0,
+                    cload: 0,
                 }),
                 count: Shared::new(0),
                 cload: Shared::new(0),

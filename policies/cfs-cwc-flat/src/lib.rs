@@ -227,7 +227,7 @@ impl Rules for CfsCwcFlat {
         }
         next_.map(|thread| Next {
             thread,
-            slice: self.slice.max(self.period / 1_i64.max(at.seen().count(c))),
+            slice: self.slice.max(self.period / 1_i64.max(at.count(c))),
         })
     }
 
@@ -266,7 +266,7 @@ impl Rules for CfsCwcFlat {
     ) -> Option<usize> {
         let src = at.core();
         let mut to = None;
-        if at.seen().count(src) > 1 && at.seen().cload(src) > (at.seen().cload(dst) + moved.0) {
+        if at.count(src) > 1 && at.cload(src) > (at.cload(dst) + moved.0) {
             to = Some(READY_QUEUE);
         }
         to

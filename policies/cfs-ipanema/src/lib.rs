@@ -197,7 +197,7 @@ impl Rules for CfsIpanema {
         }
         next_.map(|thread| Next {
             thread,
-            slice: self.slice.max(self.period / 1_i64.max(at.seen().count(c))),
+            slice: self.slice.max(self.period / 1_i64.max(at.count(c))),
         })
     }
 
@@ -236,9 +236,8 @@ impl Rules for CfsIpanema {
     ) -> Option<usize> {
         let src = at.core();
         let mut to = None;
-        if at.seen().count(src) > 1
-            && at.seen().cload(src) - (at.seen().cload(dst) + moved.0)
-                >= 2 * t.attributes().load.get()
+        if at.count(src) > 1
+            && at.cload(src) - (at.cload(dst) + moved.0) >= 2 * t.attributes().load.get()
         {
             to = Some(READY_QUEUE);
         }

@@ -151,7 +151,7 @@ impl Rules for Lottery {
     ) -> Option<usize> {
         let src = at.core();
         let mut to = None;
-        if at.seen().cload(src) - (at.seen().cload(dst) + moved.0) >= 2 {
+        if at.cload(src) - (at.cload(dst) + moved.0) >= 2 {
             to = Some(READY_QUEUE);
         }
         to

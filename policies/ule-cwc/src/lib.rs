@@ -246,7 +246,7 @@ impl Rules for UleCwc {
     ) -> Option<usize> {
         let src = at.core();
         let mut to = None;
-        if at.seen().cload(src) - (at.seen().cload(dst) + moved.0) >= 2 {
+        if at.cload(src) - (at.cload(dst) + moved.0) >= 2 {
             if t.attributes().prio.get() == REGULAR {
                 to = Some(TIMESHARE_QUEUE);
             } else {

@@ -73,6 +73,11 @@ impl Writer<'_> {
 
     pub(super) fn expr(&mut self, expr: &Expr, scope: Scope<'_>) -> String {
         let seen = seen(scope.given);
+        // Under a core's lock, its own counts are read as they are.
+        let counts = match scope.given {
+            Given::Lock => "at",
+            _ => &seen,
+        };
         match &expr.kind {
             ExprKind::Int(value) => match expr.of {
                 Type::Enum(of) => upper(&self.policy.enums[of].values[*value as usize]),
@@ -112,16 +117,16 @@ impl Writer<'_> {
                 let is_dst = matches!(core.kind, ExprKind::Local(id) if scope.dst == Some(id));
                 let core = self.expr(core, scope);
                 match is_dst {
-                    true => format!("({seen}.cload({core}) + moved.0)"),
-                    false => format!("{seen}.cload({core})"),
+                    true => format!("({counts}.cload({core}) + moved.0)"),
+                    false => format!("{counts}.cload({core})"),
                 }
             }
             ExprKind::Count(core) => {
                 let is_dst = matches!(core.kind, ExprKind::Local(id) if scope.dst == Some(id));
                 let core = self.expr(core, scope);
                 match is_dst {
-                    true => format!("({seen}.count({core}) + moved.1)"),
-                    false => format!("{seen}.count({core})"),
+                    true => format!("({counts}.count({core}) + moved.1)"),
+                    false => format!("{counts}.count({core})"),
                 }
             }
             ExprKind::Waiting(queue) => {

@@ -121,15 +121,10 @@ impl Tree {
     /// Takes the first task, with its key.
     #[inline]
     pub fn pop_first(&mut self) -> Option<(u64, Schedulable)> {
-        let slot = self.first;
-        if slot == NIL {
-            return None;
+        match self.first {
+            NIL => None,
+            slot => self.take(slot),
         }
-        if self.len() > 1 {
-            return self.take(slot);
-        }
-        self.first = NIL;
-        Some((self.ring().key(slot), self.parking.unpark(slot)?))
     }
 
     /// Removes the task in that slot from any position; `None` when it is not in this tree. In
@@ -143,7 +138,16 @@ impl Tree {
     }
 
     /// Takes a task that is in the tree.
+    #[inline]
     fn take(&mut self, slot: u32) -> Option<(u64, Schedulable)> {
+        if self.len() > 1 {
+            return self.take_one_of_several(slot);
+        }
+        self.first = NIL;
+        Some((self.ring().key(slot), self.parking.unpark(slot)?))
+    }
+
+    fn take_one_of_several(&mut self, slot: u32) -> Option<(u64, Schedulable)> {
         // Unlink first: once unparked, the link may belong to another queue.
         let mut ring = self.ring();
         let key = ring.key(slot);
