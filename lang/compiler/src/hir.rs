@@ -226,6 +226,43 @@ pub enum StatementKind {
     StealFor(Expr),
 }
 
+/// The loop that looks for a core: `if (conditions) return value;` is all that it does.
+pub struct Search<'a> {
+    pub conditions: &'a [Condition],
+    pub value: &'a Expr,
+}
+
+impl<'a> Search<'a> {
+    /// A loop over a set without an order. `None` if it does anything else. The conditions of such
+    /// a loop may be asked of cores that the thread may not use, before the host is asked which
+    /// those are: most do not hold.
+    pub fn of(set: &Expr, order: Option<Order>, body: &'a [Statement]) -> Option<Self> {
+        let is_plain = order.is_none()
+            && matches!(&set.kind, ExprKind::Cores(which, _) if *which != Cores::Idle);
+        let [Statement {
+            kind:
+                StatementKind::If {
+                    conditions,
+                    then,
+                    otherwise: None,
+                },
+            ..
+        }] = body
+        else {
+            return None;
+        };
+        let [Statement {
+            kind: StatementKind::Return(Some(value)),
+            ..
+        }] = &then[..]
+        else {
+            return None;
+        };
+        let holds = |condition: &Condition| matches!(condition, Condition::Holds(_));
+        (is_plain && conditions.iter().all(holds)).then_some(Self { conditions, value })
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Condition {
     Holds(Expr),

@@ -384,6 +384,10 @@ impl Writer<'_> {
             Type::Nothing => String::new(),
             result => format!(" -> {}", passed(result)),
         };
+        if given == Given::Lock {
+            // In a kernel module, each call that is not inlined checks the stack.
+            self.line("#[inline]");
+        }
         self.open(format!(
             "fn {}(&self{}){result} {{",
             function_name(&function.name),

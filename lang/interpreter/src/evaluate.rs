@@ -193,6 +193,9 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
             return Flow::Next;
         }
         let seen = self.seen();
+        if let (Some(search), Given::Seen(..)) = (Search::of(set, order, body), &self.given) {
+            return self.search(id, set, &search);
+        }
         let members = self.members(&seen, set);
         let Some(order) = order else {
             let cores = members.map(|core| Value::Core(Some(core)));
@@ -206,6 +209,30 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
             Some(Value::Core(Some(core)))
         });
         self.each(id, cores, body)
+    }
+
+    /// A loop that looks for a core.
+    fn search(&mut self, id: LocalId, set: &Expr, search: &Search<'_>) -> Flow<'t> {
+        let ExprKind::Cores(which, of) = &set.kind else {
+            panic!("a search is among cores");
+        };
+        let of = of.as_ref().map(|of| self.core(of));
+        let seen = self.seen();
+        let holds = |core| {
+            self.locals[id] = Value::Core(Some(core));
+            search.conditions.iter().all(|it| self.holds(it))
+        };
+        let found = match (which, of) {
+            (Cores::Llc, Some(of)) => seen.llc(of).first_where(holds),
+            (Cores::Node, Some(of)) => seen.node(of).first_where(holds),
+            (Cores::Siblings, Some(of)) => seen.siblings(of).first_where(holds),
+            _ => seen.cores().first_where(holds),
+        };
+        if found.is_none() {
+            return Flow::Next;
+        }
+        self.locals[id] = Value::Core(found);
+        Flow::Return(self.expr(search.value))
     }
 
     fn each(

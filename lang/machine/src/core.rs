@@ -176,9 +176,9 @@ impl<'m, R: Rules> Seen<'m, '_, R> {
     }
 
     /// All usable cores, the nearest first.
-    pub fn cores(&self) -> impl Iterator<Item = Cpu> + '_ {
-        let near = self.topology().near(self.from).iter().copied();
-        near.filter(|core| self.is_usable(*core))
+    #[inline]
+    pub fn cores(&self) -> Usable<'_, 'm, R, impl Iterator<Item = Cpu> + '_> {
+        self.usable(self.topology().near(self.from).iter().copied())
     }
 
     /// Those without a runnable thread.
@@ -187,23 +187,28 @@ impl<'m, R: Rules> Seen<'m, '_, R> {
     }
 
     /// The usable cores under the same last-level cache, the nearest first.
-    pub fn llc(&self, from: Cpu) -> impl Iterator<Item = Cpu> + '_ {
+    #[inline]
+    pub fn llc(&self, from: Cpu) -> Usable<'_, 'm, R, impl Iterator<Item = Cpu> + '_> {
         let [llc, ..] = self.topology().levels(from);
-        let cores = llc.iter().copied();
-        cores.filter(|core| self.is_usable(*core))
+        self.usable(llc.iter().copied())
     }
 
     /// The usable cores of the same node, the nearest first.
-    pub fn node(&self, from: Cpu) -> impl Iterator<Item = Cpu> + '_ {
+    #[inline]
+    pub fn node(&self, from: Cpu) -> Usable<'_, 'm, R, impl Iterator<Item = Cpu> + '_> {
         let [llc, node, _] = self.topology().levels(from);
-        let cores = llc.iter().chain(node).copied();
-        cores.filter(|core| self.is_usable(*core))
+        self.usable(llc.iter().chain(node).copied())
     }
 
     /// The usable SMT siblings of a core, with itself.
-    pub fn siblings(&self, from: Cpu) -> impl Iterator<Item = Cpu> + '_ {
-        let cores = self.topology().core(from).iter().copied();
-        cores.filter(|core| self.is_usable(*core))
+    #[inline]
+    pub fn siblings(&self, from: Cpu) -> Usable<'_, 'm, R, impl Iterator<Item = Cpu> + '_> {
+        self.usable(self.topology().core(from).iter().copied())
+    }
+
+    #[inline]
+    fn usable<I: Iterator<Item = Cpu>>(&self, cores: I) -> Usable<'_, 'm, R, I> {
+        Usable { seen: self, cores }
     }
 
     /// The cores of a set, the nearest first.
@@ -214,6 +219,31 @@ impl<'m, R: Rules> Seen<'m, '_, R> {
 
     pub(crate) fn topology(&self) -> &'m Topology {
         &self.machine.topology
+    }
+}
+
+/// Those of some cores that the thread of the call may use now.
+pub struct Usable<'s, 'm, R: Rules, I> {
+    seen: &'s Seen<'m, 's, R>,
+    cores: I,
+}
+
+impl<R: Rules, I: Iterator<Item = Cpu>> Iterator for Usable<'_, '_, R, I> {
+    type Item = Cpu;
+
+    #[inline]
+    fn next(&mut self) -> Option<Cpu> {
+        self.cores.find(|core| self.seen.is_usable(*core))
+    }
+}
+
+impl<R: Rules, I: Iterator<Item = Cpu>> Usable<'_, '_, R, I> {
+    /// The first one for which this holds. The host is asked whether a core is usable only if it
+    /// does.
+    #[inline]
+    pub fn first_where(mut self, mut holds: impl FnMut(Cpu) -> bool) -> Option<Cpu> {
+        self.cores
+            .find(|core| holds(*core) && self.seen.is_usable(*core))
     }
 }
 
@@ -311,13 +341,17 @@ impl<'g, 'm, R: Rules> At<'g, 'm, R> {
     /// The first thread of a queue.
     #[inline]
     pub fn first(&self, queue: usize) -> Option<Thread<'m, R::Thread>> {
-        match self.prev {
-            Some(_) => self.next_of(&mut self.walk(queue)),
-            None => {
-                let (_, slot) = self.guarded.queues[queue].first()?;
-                Some(self.machine.thread(slot))
-            }
+        if self.prev.is_some() {
+            return self.first_beside_prev(queue);
         }
+        let (_, slot) = self.guarded.queues[queue].first()?;
+        Some(self.machine.thread(slot))
+    }
+
+    /// Not inlined: a thread seldom leaves its core and stays runnable.
+    #[inline(never)]
+    fn first_beside_prev(&self, queue: usize) -> Option<Thread<'m, R::Thread>> {
+        self.next_of(&mut self.walk(queue))
     }
 
     /// The number of threads in a queue.

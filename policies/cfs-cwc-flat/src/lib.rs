@@ -56,6 +56,7 @@ pub struct OfCore {
 }
 
 impl CfsCwcFlat {
+    #[inline]
     fn charge(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
         let ran = (t.runtime() - t.attributes().charged.get()) * 1024 / t.weight();
         t.attributes().vruntime.set(
@@ -64,6 +65,7 @@ impl CfsCwcFlat {
         t.attributes().charged.set(t.runtime());
     }
 
+    #[inline]
     fn leave(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
         t.attributes()
             .vruntime
@@ -71,33 +73,35 @@ impl CfsCwcFlat {
     }
 
     fn is_alone(&self, seen: &Seen<'_, '_, Self>, c: Cpu) -> bool {
-        for sibling in seen.siblings(c) {
-            if seen.cload(sibling) > 0 {
-                return false;
-            }
+        if seen
+            .siblings(c)
+            .first_where(|sibling| seen.cload(sibling) > 0)
+            .is_some()
+        {
+            return false;
         }
         true
     }
 
     fn choose_core(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
-        for c in seen.llc(last) {
-            if seen.cload(c) == 0 && self.is_alone(seen, c) {
-                return Some(c);
-            }
+        if let Some(c) = seen
+            .llc(last)
+            .first_where(|c| seen.cload(c) == 0 && self.is_alone(seen, c))
+        {
+            return Some(c);
         }
-        for c in seen.llc(last) {
-            if seen.cload(c) == 0 {
-                return Some(c);
-            }
+        if let Some(c) = seen.llc(last).first_where(|c| seen.cload(c) == 0) {
+            return Some(c);
         }
         seen.cores().min_by_key(|&core| seen.cload(core))
     }
 
     fn spread(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
-        for c in seen.cores() {
-            if seen.cload(c) == 0 && self.is_alone(seen, c) {
-                return Some(c);
-            }
+        if let Some(c) = seen
+            .cores()
+            .first_where(|c| seen.cload(c) == 0 && self.is_alone(seen, c))
+        {
+            return Some(c);
         }
         self.choose_core(seen, last)
     }

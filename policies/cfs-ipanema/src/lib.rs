@@ -56,6 +56,7 @@ pub struct OfCore {
 }
 
 impl CfsIpanema {
+    #[inline]
     fn charge(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
         let ran = (t.runtime() - t.attributes().charged.get()) * 1024 / t.weight();
         t.attributes().vruntime.set(
@@ -64,6 +65,7 @@ impl CfsIpanema {
         t.attributes().charged.set(t.runtime());
     }
 
+    #[inline]
     fn leave(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
         t.attributes()
             .vruntime

@@ -63,10 +63,8 @@ impl Ule {
     }
 
     fn choose_core(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Cpu {
-        for c in seen.llc(last) {
-            if seen.cload(c) == 0 {
-                return c;
-            }
+        if let Some(c) = seen.llc(last).first_where(|c| seen.cload(c) == 0) {
+            return c;
         }
         let lowest = seen.llc(last).min_by_key(|&core| seen.cload(core));
         if let Some(lowest) = lowest {

@@ -3,7 +3,7 @@
 
 use super::expr::{key_of, seen, uses_at};
 use super::names::{constant_of, safe};
-use super::{Scope, Writer};
+use super::{Given, Scope, Writer};
 use crate::ast::Binary;
 use crate::hir::*;
 
@@ -214,6 +214,11 @@ impl Writer<'_> {
 
     /// The head of an `if`.
     fn condition(&mut self, conditions: &[Condition], scope: Scope<'_>) -> String {
+        format!("if {} {{", self.all(conditions, scope))
+    }
+
+    /// Conditions that hold together.
+    fn all(&mut self, conditions: &[Condition], scope: Scope<'_>) -> String {
         let level = match conditions.len() {
             1 => 0,
             _ => Binary::And.level() + 1,
@@ -226,7 +231,22 @@ impl Writer<'_> {
             }
         });
         let texts: Vec<String> = texts.collect();
-        format!("if {} {{", texts.join(" && "))
+        texts.join(" && ")
+    }
+
+    /// A loop that looks for a core. The conditions read no more than what is seen.
+    fn search(&mut self, id: LocalId, set: &Expr, search: &Search<'_>, scope: Scope<'_>) {
+        let name = safe(&scope.locals[id].name);
+        let members = self.members(set, scope);
+        let holds = self.all(search.conditions, scope);
+        let value = self.coerced(search.value, scope.result, scope);
+        let found = format!("{members}.first_where(|{name}| {holds})");
+        match search.value.kind {
+            ExprKind::Bool(_) | ExprKind::Int(_) => self.open(format!("if {found}.is_some() {{")),
+            _ => self.open(format!("if let Some({name}) = {found} {{")),
+        }
+        self.line(format!("return {value};"));
+        self.close("}");
     }
 
     fn foreach(
@@ -251,6 +271,9 @@ impl Writer<'_> {
             ));
             self.line(format!("left.remove({name});"));
         } else {
+            if let (Some(search), Given::Seen) = (Search::of(set, order, body), scope.given) {
+                return self.search(id, set, &search, scope);
+            }
             let members = self.members(set, scope);
             self.open(format!("for {name} in {members} {{"));
         }
