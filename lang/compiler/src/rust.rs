@@ -5,6 +5,8 @@ mod body;
 mod expr;
 mod names;
 
+use std::collections::HashSet;
+
 use crate::hir::*;
 use crate::walk::uses;
 use names::{camel, constant_of, function_name, number_of, passed, safe, stored, upper};
@@ -64,6 +66,26 @@ struct Scope<'a> {
     may_stay: bool,
 }
 
+/// What the machine offers to policies.
+const OF_MACHINE: [&str; 16] = [
+    "At",
+    "Attribute",
+    "Balance",
+    "CoreSet",
+    "Cpu",
+    "DEFAULT_SLICE",
+    "Env",
+    "Error",
+    "Machine",
+    "Next",
+    "Order",
+    "Place",
+    "Rules",
+    "Seen",
+    "Thread",
+    "Wake",
+];
+
 struct Writer<'p> {
     policy: &'p Policy,
     out: String,
@@ -106,13 +128,27 @@ impl Writer<'_> {
         self.line(
             "// No policy uses all that it is given, and conditions stay as they are written.",
         );
-        self.line("#![allow(unused_imports, unused_variables, clippy::collapsible_if, clippy::let_and_return)]");
+        self.line("#![allow(unused_variables, clippy::collapsible_if, clippy::let_and_return)]");
         self.line("");
-        self.line(
-            "use baton_machine::{\n    At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, \
-             Next, Order, Place, Rules, Seen, Thread, Wake,\n    DEFAULT_SLICE,\n};",
-        );
+        let head = std::mem::take(&mut self.out);
+        self.items();
+        let items = std::mem::replace(&mut self.out, head);
+        self.imports(&items);
+        self.out.push_str(&items);
+    }
+
+    /// Imports what these items name.
+    fn imports(&mut self, items: &str) {
+        let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let words: HashSet<&str> = items.split(|letter| !is_word(letter)).collect();
+        let names = OF_MACHINE.into_iter().filter(|name| words.contains(name));
+        let names: Vec<&str> = names.collect();
+        self.line(format!("use baton_machine::{{{}}};", names.join(", ")));
         self.line("");
+    }
+
+    fn items(&mut self) {
+        let policy = self.policy;
         for (number, queue) in policy.queues.iter().enumerate() {
             self.line(format!("const {}: usize = {number};", constant_of(queue)));
         }

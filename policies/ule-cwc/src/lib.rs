@@ -14,16 +14,11 @@
 #![no_std]
 #![forbid(unsafe_code)]
 // No policy uses all that it is given, and conditions stay as they are written.
-#![allow(
-    unused_imports,
-    unused_variables,
-    clippy::collapsible_if,
-    clippy::let_and_return
-)]
+#![allow(unused_variables, clippy::collapsible_if, clippy::let_and_return)]
 
 use baton_machine::{
-    At, Attribute, Balance, CoreSet, Cpu, DEFAULT_SLICE, Env, Error, Machine, Next, Order, Place,
-    Rules, Seen, Thread, Wake,
+    At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen,
+    Thread, Wake,
 };
 
 const REALTIME_QUEUE: usize = 0;
