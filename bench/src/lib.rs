@@ -25,7 +25,7 @@ mod record;
 pub mod report;
 mod rocksdb;
 mod sim;
-mod simulate;
+pub mod simulate;
 mod slow;
 pub mod subject;
 mod table;

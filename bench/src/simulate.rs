@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs that benches simulate.
 
+use baton_agents::Native;
 use baton_sim::trace::Sink;
 use baton_sim::workloads::{build, no_files};
 use baton_sim::world::World;
@@ -10,17 +11,25 @@ use baton_control::error::{Error, Result};
 
 /// A policy as a global agent, or a scheduler that is written for agents.
 pub fn agent(name: &str) -> Result<AgentSpec> {
-    let Some(native) = baton_agents::find(name) else {
-        return Ok(AgentSpec::of_policy(baton_build::native(name)?, ""));
-    };
+    match baton_agents::find(name) {
+        Some(native) => native_agent(native),
+        None => Ok(AgentSpec::of_policy(baton_build::native(name)?, "")),
+    }
+}
+
+/// A scheduler that is written for agents, for a model of the kernel.
+pub fn native_agent(native: &'static Native) -> Result<AgentSpec> {
     let polling = native.polling.ok_or_else(|| {
         Error::user(
-            format!("{name} has an agent on each CPU, which is not simulated"),
-            "name another one",
+            format!(
+                "{} has an agent on each CPU, which is not simulated",
+                native.name
+            ),
+            "baton agent run runs it in a guest: see docs/agents.md",
         )
     })?;
     let make = move |agent, own| Ok(polling(agent, own));
-    Ok(AgentSpec::of_scheduler(name, native.events, make))
+    Ok(AgentSpec::of_scheduler(native.name, native.events, make))
 }
 
 /// A workload of the simulator's, on so many CPUs.

@@ -14,8 +14,8 @@ use baton_interleave::{
 use baton_sim::topology::Topology;
 use serde_json::{json, Value};
 
-use crate::commands::sim::run::native_agent;
 use crate::commands::{print, print_json};
+use baton_bench::simulate::native_agent;
 use baton_control::error::{Error, Result};
 use baton_control::names;
 

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
 
-use baton_agents::Native;
 use baton_sim::detail::{self, LIMIT_OF_ALL};
 use baton_sim::outcome::{Names, Outcome};
 use baton_sim::parallel::side_by_side;
@@ -21,6 +20,7 @@ use baton_sim::{AgentSpec, Config, Noise, PolicySpec, SimError, UnderWay};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Offline, Part, Party, Sim};
+use baton_bench::simulate::native_agent;
 use baton_control::error::{Error, Result};
 use baton_control::names;
 use baton_control::status::Fault;
@@ -374,21 +374,6 @@ fn agent(party: &Party) -> Result<AgentSpec> {
         ));
     }
     native_agent(native)
-}
-
-/// A scheduler that is written for agents, for a model of the kernel.
-pub fn native_agent(native: &'static Native) -> Result<AgentSpec> {
-    let polling = native.polling.ok_or_else(|| {
-        Error::user(
-            format!(
-                "{} has an agent on each CPU, which is not simulated",
-                native.name
-            ),
-            "baton agent run runs it in a guest: see docs/agents.md",
-        )
-    })?;
-    let make = move |agent, own| Ok(polling(agent, own));
-    Ok(AgentSpec::of_scheduler(native.name, native.events, make))
 }
 
 /// Watches for calls that do not return, until the result is dropped.
