@@ -213,10 +213,16 @@ impl<R: Rules> Machine<R> {
     }
 
     /// Puts a thread whose core has gone, or does not take it, to the nearest core that may. If
-    /// there is none, it stays, and the kernel enqueues it again.
+    /// none of them is online, it waits in the queue of one that is not, where no core picks it,
+    /// until the kernel enqueues it again.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
-        let thread = self.thread(baton.slot());
-        let cpu = self.nearest(ctx, baton.slot(), from).unwrap_or(from);
+        let (slot, thread) = (baton.slot(), self.thread(baton.slot()));
+        let may_run = |cpu: &Cpu| ctx.slot_may_run(slot, *cpu);
+        let offline = || self.topology.near(from).iter().copied().find(may_run);
+        let cpu = self
+            .nearest(ctx, slot, from)
+            .or_else(offline)
+            .unwrap_or(from);
         self.insert(ctx, cpu, thread, baton, |at| self.rules.preempt(at, thread));
         // A busy CPU picks it by itself.
         let _ = ctx.kick(cpu, Kick::Idle);
