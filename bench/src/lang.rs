@@ -188,8 +188,8 @@ fn policies(args: &Arguments) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What one run gave: the value, and the percentage of the CPUs' time that was idle beside a waiting
-/// task.
+/// What one run gave: the value, and the percentage of the CPUs' time that was idle beside a
+/// waiting task.
 type Found = (f64, f64);
 
 /// Simulates all loads under all policies, as many at once as this machine has CPUs.

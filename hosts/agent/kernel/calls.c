@@ -406,8 +406,12 @@ static void agent_enter_idle(void *this, struct baton_ctx *ctx, s32 cpu)
 	struct served *served = &session->served[cpu];
 
 	baton_tell_cpu(session, ctx, cpu, BATON_METHOD_ENTER_IDLE);
-	/* It half fills the ring, and the CPU has picked already. */
-	if (READ_ONCE(served->attention) && READ_ONCE(served->is_waiting))
+	/*
+	 * The CPU has picked already. If this message half fills the ring, it looks again for its
+	 * agent. One that sleeps is woken for that.
+	 */
+	if (served->slot != BATON_NO_SLOT && READ_ONCE(served->attention) &&
+	    READ_ONCE(served->is_waiting) && !READ_ONCE(served->is_blocked))
 		baton_add_kick(ctx, cpu, false);
 }
 

@@ -7,6 +7,7 @@
  * Here the kernel does so, and says at once which transactions cannot hold. A CPU checks its
  * transaction again when it takes it, as the task may have moved on by then.
  */
+#include <linux/preempt.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/smp.h>
@@ -56,6 +57,16 @@ static bool claim(struct session *session, u32 cpu)
 static void settle(struct session *session, u32 cpu, enum baton_transaction_state state)
 {
 	smp_store_release(&session->transactions[cpu].state, state);
+}
+
+/*
+ * After the claim has ended without a transaction: a CPU that found it looks for a task again. See
+ * waits_for_request() in pick.c.
+ */
+static void let_go(const struct session *session, u32 cpu)
+{
+	if (READ_ONCE(session->cpus[cpu].wants))
+		baton_kick_cpu(cpu, false);
 }
 
 /* Writes a transaction that is claimed. */
@@ -130,13 +141,15 @@ static u32 commit_each(struct session *session, struct baton_agent_commit *commi
 	for (i = 0; i < count; i++)
 		if (commits[i].outcome == BATON_COMMIT_COMPLETE)
 			accepted += look(session, &commits[i]);
+		else if (commits[i].outcome != BATON_COMMIT_BUSY)
+			let_go(session, cpu_of(&commits[i]));
 	return accepted;
 }
 
 /*
  * All, or none. A CPU whose agent gives way clears `running` before it looks for a transaction. So
  * one that shows its agent after all transactions were claimed has not looked yet, or finds the
- * claimed one and runs nothing.
+ * claimed one and runs nothing until this is done.
  */
 static u32 commit_together(struct session *session, struct baton_agent_commit *commits, u32 count)
 {
@@ -164,15 +177,18 @@ static u32 commit_together(struct session *session, struct baton_agent_commit *c
 	state = good == count ? BATON_TRANSACTION_STATE_READY : BATON_TRANSACTION_STATE_EMPTY;
 	for (i = 0; i < claimed; i++)
 		settle(session, cpu_of(&commits[i]), state);
+	/* A CPU that found nothing before this has set `wants`. */
+	smp_mb();
 	if (good == count) {
-		smp_mb();
 		for (i = 0, good = 0; i < count; i++)
 			good += look(session, &commits[i]);
 		return good;
 	}
-	for (i = 0; i < claimed; i++)
+	for (i = 0; i < claimed; i++) {
 		if (commits[i].outcome == BATON_COMMIT_COMPLETE)
 			commits[i].outcome = BATON_COMMIT_NOT_ALONE;
+		let_go(session, cpu_of(&commits[i]));
+	}
 	return 0;
 }
 
@@ -195,9 +211,12 @@ int baton_commit(struct session *session, struct baton_agent_commits __user *use
 	for (i = 0; i < arg.count; i++)
 		if (cpu_of(&commits[i]) >= session->nr_cpus)
 			return -EINVAL;
+	/* CPUs may wait for what is claimed here. */
+	preempt_disable();
 	arg.accepted = arg.flags & BATON_AGENT_TOGETHER ?
 			       commit_together(session, commits, arg.count) :
 			       commit_each(session, commits, arg.count);
+	preempt_enable();
 	if (copy_to_user(those, commits, arg.count * sizeof(*commits)) ||
 	    put_user(arg.accepted, &user->accepted))
 		return -EFAULT;

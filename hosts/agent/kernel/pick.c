@@ -85,6 +85,24 @@ static __always_inline u64 transaction(struct session *session, struct baton_ctx
 	return answer;
 }
 
+/*
+ * Does a request hold this CPU's transaction just now? It may have seen that the CPU runs its agent,
+ * and then has other CPUs run tasks that must not run beside what this one would run by itself. The
+ * CPU runs nothing, and is kicked when the request is done: see commit.c.
+ */
+static bool waits_for_request(struct session *session, u32 cpu)
+{
+	const u32 *state = &session->transactions[cpu].state;
+
+	if (likely(READ_ONCE(*state) != BATON_TRANSACTION_STATE_CLAIMED))
+		return false;
+	WRITE_ONCE(session->cpus[cpu].wants, 1);
+	WRITE_ONCE(session->cpus[cpu].running, 0);
+	/* A request that does not see `wants` has ended before this. */
+	smp_mb();
+	return READ_ONCE(*state) == BATON_TRANSACTION_STATE_CLAIMED;
+}
+
 /* A token from the standby ring, or 0. */
 static u64 standby(struct session *session)
 {
@@ -332,6 +350,8 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 		WRITE_ONCE(word->running, 0);
 		smp_mb();
 	}
+	if (served->slot != BATON_NO_SLOT && (!prev || is_own) && waits_for_request(session, cpu))
+		return BATON_PICK_NONE;
 	answer = transaction(session, ctx, cpu,
 			     (prev && !is_own) || served->held != BATON_NO_SLOT);
 	if (served->held != BATON_NO_SLOT)

@@ -8,7 +8,7 @@ use std::{env, fs, io};
 const KERNEL_HALF: [&str; 5] = ["calls.c", "commit.c", "memory.c", "message.c", "pick.c"];
 
 /// The kernel's headers that `c/kernel.h` stands for.
-const HEADERS: [&str; 21] = [
+const HEADERS: [&str; 22] = [
     "asm/rqspinlock.h",
     "linux/atomic.h",
     "linux/hrtimer.h",
@@ -19,6 +19,7 @@ const HEADERS: [&str; 21] = [
     "linux/mm.h",
     "linux/mutex.h",
     "linux/overflow.h",
+    "linux/preempt.h",
     "linux/rcupdate.h",
     "linux/sched.h",
     "linux/sched/signal.h",

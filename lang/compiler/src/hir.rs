@@ -226,16 +226,16 @@ pub enum StatementKind {
     StealFor(Expr),
 }
 
-/// The loop that looks for a core: `if (conditions) return value;` is all that it does.
+/// A loop that looks for a core: `if (conditions) return value;` is all that it does.
 pub struct Search<'a> {
     pub conditions: &'a [Condition],
     pub value: &'a Expr,
 }
 
 impl<'a> Search<'a> {
-    /// A loop over a set without an order. `None` if it does anything else. The conditions of such
-    /// a loop may be asked of cores that the thread may not use, before the host is asked which
-    /// those are: most do not hold.
+    /// The search that a loop over cores is, if it is one and its set has no order. Its conditions
+    /// may be asked of cores that the thread may not use, before the host is asked which those are:
+    /// most do not hold.
     pub fn of(set: &Expr, order: Option<Order>, body: &'a [Statement]) -> Option<Self> {
         let is_plain = order.is_none()
             && matches!(&set.kind, ExprKind::Cores(which, _) if *which != Cores::Idle);

@@ -10,8 +10,8 @@ use crate::scheduler::Machine;
 use crate::set::CoreSet;
 use crate::thread::Thread;
 
-/// A core. Other cores read `count` and `cload` without the lock; they are written under it, by
-/// whose holder's own copies in [`Guarded`].
+/// A core. Other cores read `count` and `cload` without the lock. They are written under it, from
+/// the copies in [`Guarded`], which the holder of the lock reads.
 pub(crate) struct Core<A> {
     pub guarded: Lock<Guarded<A>>,
     /// The runnable threads: those in its queues, and the one that runs.

@@ -6,7 +6,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::BinaryHeap,
+    collections::{BinaryHeap, VecDeque},
     fs::{self, File},
     hint::black_box,
     io::{BufRead, BufReader, Read},
@@ -158,9 +158,9 @@ struct Found {
     of_group: [u64; GROUPS.len()],
 }
 
-/// A block of this size or less, in bytes, was all that there was. A reader that goes on until there
-/// is nothing would read each line by itself, as it is slower than they come. It would hold a CPU in
-/// a class above that of the agents, and the one of that CPU would not run.
+/// A block of less than this, in bytes, was all that there was. A reader that goes on until there
+/// is nothing would read each line by itself, as it is slower than they come. It would hold a CPU
+/// in a class above that of the agents, and the one of that CPU would not run.
 const FEW: usize = 2048;
 
 /// The kernel's trace of context switches.
@@ -268,6 +268,9 @@ fn parse(line: &str) -> Result<Option<Switch>, String> {
     )))
 }
 
+/// How many switches of a core are shown with a breach.
+const RECENT: usize = 24;
+
 /// Judges switches in their order.
 struct Judge {
     /// By CPU: the other thread of its core.
@@ -276,6 +279,8 @@ struct Judge {
     running: Vec<Option<usize>>,
     /// By the core's first CPU: the group that ran there last.
     last: Vec<Option<usize>>,
+    /// By the core's first CPU: its last switches, to explain a breach.
+    recent: Vec<VecDeque<Switch>>,
     found: Found,
 }
 
@@ -296,6 +301,7 @@ impl Judge {
             siblings: (0..cpus).map(sibling).collect::<Result<_, _>>()?,
             running: vec![None; cpus],
             last: vec![None; cpus],
+            recent: vec![VecDeque::new(); cpus],
             found: Found::default(),
         })
     }
@@ -305,6 +311,11 @@ impl Judge {
             return Ok(());
         };
         let sibling = self.siblings[cpu];
+        let recent = &mut self.recent[cpu.min(sibling)];
+        if recent.len() == RECENT {
+            recent.pop_front();
+        }
+        recent.push_back((time, cpu, group));
         self.found.switches += 1;
         self.running[cpu] = group;
         let Some(group) = group else {
@@ -314,7 +325,11 @@ impl Judge {
         if let Some(other) = self.running[sibling] {
             check(other == group, || {
                 let (here, there) = (GROUPS[group], GROUPS[other]);
-                format!("at {time}, {here} runs on CPU {cpu} beside {there} on CPU {sibling}")
+                let recent = &self.recent[cpu.min(sibling)];
+                format!(
+                    "at {time}, {here} runs on CPU {cpu} beside {there} on CPU {sibling}; the core's \
+                     last switches (time, CPU, group): {recent:?}"
+                )
             })?;
             self.found.shared += 1;
         }

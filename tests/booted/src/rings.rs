@@ -91,9 +91,9 @@ pub fn nap(ms: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Few messages are announced to an agent. Those of a CPU that idles and wakes up for tasks that are
-/// not the enclave's are not, and yet the agent reads them before its ring is full: also when the
-/// message that half fills the ring is the last one before the CPU goes idle for long.
+/// Few messages are announced to an agent. Those of a CPU that idles and wakes up for tasks that
+/// are not the enclave's are not, and yet the agent reads them before its ring is full: also when
+/// the message that half fills the ring is the last one before the CPU goes idle for long.
 fn unannounced() -> Result<(), String> {
     let narrow = ["--cpus", "1", "--entries", "64", "--limit", "200ms"];
     baton(&[&["enclave", "create", "few"], &narrow[..]].concat())?;

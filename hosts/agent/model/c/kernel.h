@@ -81,6 +81,8 @@ static inline bool signal_pending(const struct task_struct *task)
 }
 
 /* linux/rcupdate.h: nothing that is read under RCU is freed while a call is under way */
+static inline void preempt_disable(void) {}
+static inline void preempt_enable(void) {}
 static inline void rcu_read_lock(void) {}
 static inline void rcu_read_unlock(void) {}
 
