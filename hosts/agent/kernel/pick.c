@@ -86,9 +86,9 @@ static __always_inline u64 transaction(struct session *session, struct baton_ctx
 }
 
 /*
- * Does a request hold this CPU's transaction just now? It may have seen that the CPU runs its agent,
- * and then has other CPUs run tasks that must not run beside what this one would run by itself. The
- * CPU runs nothing, and is kicked when the request is done: see commit.c.
+ * Does a request hold this CPU's transaction just now? It may have seen that the CPU runs its
+ * agent, and then has other CPUs run tasks that must not run beside what this one would run by
+ * itself. The CPU runs nothing, and is kicked when the request is done: see commit.c.
  */
 static bool waits_for_request(struct session *session, u32 cpu)
 {

@@ -319,8 +319,8 @@ impl Judge {
                 let (here, there) = (GROUPS[group], GROUPS[other]);
                 let recent = &self.recent[cpu.min(sibling)];
                 format!(
-                    "at {time}, {here} runs on CPU {cpu} beside {there} on CPU {sibling}; the core's \
-                     last switches (time, CPU, group): {recent:?}"
+                    "at {time}, {here} runs on CPU {cpu} beside {there} on CPU {sibling}; the \
+                     core's last switches (time, CPU, group): {recent:?}"
                 )
             })?;
             self.found.shared += 1;
