@@ -5,9 +5,8 @@
 //! name.
 
 use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
-    fs::{self, File},
+    collections::VecDeque,
+    fs,
     hint::black_box,
     io::{BufRead, BufReader},
     process::{Child, Command, Stdio},
@@ -18,12 +17,12 @@ use std::{
 
 use crate::{
     agents::{ended_well, Running},
-    tool::{baton, check, is_well, must},
+    switches::{Switch, Switches},
+    tool::{baton, check, is_well},
     Case,
 };
 
 const GROUPS: [&str; 3] = ["vm0", "vm1", "vm2"];
-const TRACING: &str = "/sys/kernel/tracing";
 /// The name of the scheduler, and of its enclave.
 const NAME: &str = "secure_vm";
 
@@ -44,8 +43,8 @@ pub fn stay_apart(seconds: u64) -> Result<(), String> {
         .collect::<Result<_, _>>()?;
     let done = AtomicBool::new(false);
     let found = thread::scope(|scope| -> Result<Found, String> {
-        let trace = Trace::begin()?;
-        let reader = scope.spawn(|| trace.read(&done));
+        let trace = Switches::begin("vm")?;
+        let reader = scope.spawn(|| judged(trace, &done));
         for mut group in groups {
             // Its main thread reads this line, and begins.
             drop(group.0.stdin.take());
@@ -158,106 +157,17 @@ struct Found {
     of_group: [u64; GROUPS.len()],
 }
 
-/// The kernel's trace of context switches.
-struct Trace {
-    pipe: BufReader<File>,
-}
-
-fn set(file: &str, text: &str) -> Result<(), String> {
-    let path = format!("{TRACING}/{file}");
-    fs::write(&path, text).map_err(|e| format!("{path}: {e}"))
-}
-
-/// A switch: time, CPU, and the group of the next task.
-type Switch = (u64, usize, Option<usize>);
-
-impl Trace {
-    fn begin() -> Result<Self, String> {
-        if !fs::exists(format!("{TRACING}/trace_pipe")).unwrap_or(false) {
-            must("mount", &["-t", "tracefs", "tracefs", TRACING])?;
-        }
-        // One that is the same on all CPUs, in a number without parts.
-        set("trace_clock", "x86-tsc")?;
-        set("buffer_size_kb", "8192")?;
-        set(
-            "events/sched/sched_switch/filter",
-            "prev_comm ~ \"vm*\" || next_comm ~ \"vm*\"",
-        )?;
-        let pipe = format!("{TRACING}/trace_pipe");
-        let file = rustix::fs::open(
-            &*pipe,
-            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK,
-            rustix::fs::Mode::empty(),
-        );
-        let file = file.map_err(|e| format!("{pipe}: {e}"))?;
-        set("events/sched/sched_switch/enable", "1")?;
-        Ok(Self {
-            pipe: BufReader::new(File::from(file)),
-        })
+/// Judges the switches until `done`.
+fn judged(mut trace: Switches, done: &AtomicBool) -> Result<Found, String> {
+    let mut judge = Judge::new()?;
+    while !done.load(Relaxed) {
+        trace.round(|switch| judge.take(&switch))?;
+        sleep(Duration::from_millis(10));
     }
-
-    /// Reads until `done`, and judges all switches by their time.
-    ///
-    /// A line costs about 0.3 ms in a guest that counts instructions, most of it in the kernel, so
-    /// this thread holds a CPU nearly all the time. Its class precedes that of the agents: the
-    /// agent of that CPU runs for 50 ms of each second. If it is held up while it has the lock of
-    /// all agents, they leave messages unread, and the session ends. That takes some minutes.
-    fn read(mut self, done: &AtomicBool) -> Result<Found, String> {
-        let mut judge = Judge::new()?;
-        // Events of several CPUs can come a little out of order.
-        let mut held: BinaryHeap<Reverse<Switch>> = BinaryHeap::new();
-        loop {
-            let is_last = done.load(Relaxed);
-            if is_last {
-                set("events/sched/sched_switch/enable", "0")?;
-            }
-            let mut line = String::new();
-            while self.pipe.read_line(&mut line).is_ok_and(|size| size > 0) {
-                if let Some(switch) = parse(&line)? {
-                    held.push(Reverse(switch));
-                }
-                line.clear();
-                while held.len() > 10_000 {
-                    judge.take(&mut held)?;
-                }
-            }
-            if is_last {
-                break;
-            }
-            sleep(Duration::from_millis(5));
-        }
-        while !held.is_empty() {
-            judge.take(&mut held)?;
-        }
-        Ok(judge.found)
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        let _ = set("events/sched/sched_switch/enable", "0");
-    }
-}
-
-/// A line of the trace. None if it is no switch.
-fn parse(line: &str) -> Result<Option<Switch>, String> {
-    if line.contains("LOST") {
-        return Err(format!("the trace has a gap: {line}"));
-    }
-    let bad = || format!("a line of the trace cannot be read: {line}");
-    let Some((head, switch)) = line.split_once(": sched_switch: ") else {
-        return Ok(None);
-    };
-    let (_, rest) = head.rsplit_once('[').ok_or_else(bad)?;
-    let (cpu, rest) = rest.split_once(']').ok_or_else(bad)?;
-    let time = rest.split_whitespace().last().ok_or_else(bad)?;
-    let (_, next) = switch.split_once("next_comm=").ok_or_else(bad)?;
-    let next = next.split(" next_pid=").next().ok_or_else(bad)?;
-    Ok(Some((
-        time.parse().map_err(|_| bad())?,
-        cpu.parse().map_err(|_| bad())?,
-        GROUPS.iter().position(|group| *group == next),
-    )))
+    trace.end()?;
+    trace.round(|switch| judge.take(&switch))?;
+    trace.rest(|switch| judge.take(&switch))?;
+    Ok(judge.found)
 }
 
 /// How many switches of a core are shown with a breach.
@@ -273,6 +183,8 @@ struct Judge {
     last: Vec<Option<usize>>,
     /// By the core's first CPU: its last switches, to explain a breach.
     recent: Vec<VecDeque<Switch>>,
+    /// The time of the last switch.
+    time: u64,
     found: Found,
 }
 
@@ -294,20 +206,24 @@ impl Judge {
             running: vec![None; cpus],
             last: vec![None; cpus],
             recent: vec![VecDeque::new(); cpus],
+            time: 0,
             found: Found::default(),
         })
     }
 
-    fn take(&mut self, held: &mut BinaryHeap<Reverse<Switch>>) -> Result<(), String> {
-        let Some(Reverse((time, cpu, group))) = held.pop() else {
-            return Ok(());
-        };
+    fn take(&mut self, switch: &Switch) -> Result<(), String> {
+        let &Switch { time, cpu, .. } = switch;
+        check(time >= self.time, || {
+            format!("a switch at {time} came after one at {}", self.time)
+        })?;
+        self.time = time;
+        let group = GROUPS.iter().position(|group| *group == switch.next);
         let sibling = self.siblings[cpu];
         let recent = &mut self.recent[cpu.min(sibling)];
         if recent.len() == RECENT {
             recent.pop_front();
         }
-        recent.push_back((time, cpu, group));
+        recent.push_back(switch.clone());
         self.found.switches += 1;
         self.running[cpu] = group;
         let Some(group) = group else {
@@ -320,7 +236,7 @@ impl Judge {
                 let recent = &self.recent[cpu.min(sibling)];
                 format!(
                     "at {time}, {here} runs on CPU {cpu} beside {there} on CPU {sibling}; the \
-                     core's last switches (time, CPU, group): {recent:?}"
+                     core's last switches: {recent:?}"
                 )
             })?;
             self.found.shared += 1;

@@ -42,6 +42,7 @@ mod killed;
 mod record;
 mod rings;
 mod several;
+mod switches;
 mod tool;
 mod upgrade;
 
