@@ -86,19 +86,21 @@ impl Error {
     }
 }
 
+impl fmt::Display for Blame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User => f.write_str("the command given"),
+            Self::Environment => f.write_str("this machine"),
+            Self::Policy(name) => write!(f, "the policy {name}"),
+            Self::Baton => f.write_str("Baton itself"),
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = match &self.blame {
-            Blame::User => "the command given",
-            Blame::Environment => "this machine",
-            Blame::Policy(name) => &format!("the policy {name}"),
-            Blame::Baton => "Baton itself",
-        };
-        write!(
-            f,
-            "{}\n  at fault: {who}\n  to do:    {}",
-            self.what, self.next
-        )
+        let Self { blame, what, next } = self;
+        write!(f, "{what}\n  at fault: {blame}\n  to do:    {next}")
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use crate::error::Blame;
 use crate::status::{Core, Cpu, Fault, Partition, Policy, Status};
 
 /// Columns under their titles. Texts are aligned left, numbers (cells that begin with a digit)
@@ -269,6 +270,14 @@ fn line(text: &mut String, title: &str, value: &str) {
     let _ = writeln!(text, "  {title:<9} {value}");
 }
 
+/// The party at fault.
+pub fn blame(fault: &Fault) -> Blame {
+    match fault.kind {
+        "agent starved" => Blame::Environment,
+        _ => Blame::Policy(fault.policy.clone()),
+    }
+}
+
 /// What happened, where, and the calls before it.
 fn fault_head(fault: &Fault, serial: &str, time: impl Fn(u64) -> String) -> String {
     let mut text = format!("FAULT of policy {}: {}", fault.policy, fault.kind);
@@ -276,11 +285,7 @@ fn fault_head(fault: &Fault, serial: &str, time: impl Fn(u64) -> String) -> Stri
         let _ = write!(text, " in {}", fault.method);
     }
     text.push('\n');
-    line(
-        &mut text,
-        "at fault",
-        &format!("the policy {}", fault.policy),
-    );
+    line(&mut text, "at fault", &blame(fault).to_string());
     if let Some(place) = &fault.place {
         line(&mut text, "source", place);
     }
@@ -337,6 +342,10 @@ fn cause(fault: &Fault) -> &'static str {
         "refusal loop" => {
             "handle pick_refused: a refused Schedulable must not be returned unchanged for \
              the same CPU"
+        }
+        "agent starved" => {
+            "see which tasks of the fair or a real-time class hold its CPU, move them or the \
+             enclave to other CPUs, or use a global agent"
         }
         "agent gone" => "see why the agent ended, or was too slow (enclave create --limit)",
         _ => "see the message",
@@ -478,6 +487,12 @@ mod tests {
             ..stall
         };
         check("fault-agent", &fault(&gone));
+        let starved = Fault {
+            kind: "agent starved",
+            message: "tasks of a higher class kept the agent from its CPU".into(),
+            ..gone
+        };
+        check("fault-starved", &fault(&starved));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use baton_agent::{device_of, Agent, AttachError, Ended, Mode, RunError, Runner, 
 use baton_agents::Native;
 use baton_control::cpulist::CpuList;
 use baton_control::device::Device;
-use baton_control::error::{Error, Result};
+use baton_control::error::{Blame, Error, Result};
 use baton_control::kernel::{self, Lock};
 use baton_control::modules::{library_of, Search};
 use baton_control::names;
@@ -510,26 +510,27 @@ fn attached(
         (code, answering.join())
     });
     let ended = ended.map_err(|_| Error::baton("the agent's thread panicked"))?;
-    let is_fault = match ended? {
+    let policy = || Some(Blame::Policy(name.into()));
+    let blame = match ended? {
         // With a command, `baton run` has said so.
-        Ended::Fault(_) if !args.command.is_empty() => true,
+        Ended::Fault(_) if !args.command.is_empty() => policy(),
         Ended::Fault(failure) if !kernel::is_root() => {
             let (file, line, message) = (&failure.file, failure.line, &failure.message);
             eprintln!("baton: {file}:{line}: {message}");
-            true
+            policy()
         }
         // The kernel also stops an agent that does not answer.
-        Ended::Fault(_) | Ended::Stopped => args.command.is_empty() && report(name)?,
-        Ended::Lost(_) => false,
+        Ended::Fault(_) | Ended::Stopped if args.command.is_empty() => report(name)?,
+        Ended::Fault(_) | Ended::Stopped | Ended::Lost(_) => None,
     };
-    if is_fault {
-        return Err(Error::policy(
-            name,
-            format!("{name} was stopped by a fault"),
-            "see the report above",
-        ));
+    match blame {
+        Some(blame) => Err(Error {
+            blame,
+            what: format!("{name} was stopped by a fault"),
+            next: "see the report above".into(),
+        }),
+        None => code,
     }
-    code
 }
 
 fn not_run(error: RunError) -> Error {
@@ -579,20 +580,21 @@ fn run_in(name: &str, command: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().unwrap_or(1) as u8))
 }
 
-/// Prints the report of the fault that stopped the enclave's policy. False if none did, or if this
-/// user may not read it.
-fn report(name: &str) -> Result<bool> {
+/// Prints the report of the fault that stopped the enclave's policy, and returns the party at
+/// fault. None if no fault did, or if this user may not read it.
+fn report(name: &str) -> Result<Option<Blame>> {
     if !kernel::is_root() {
-        return Ok(false);
+        return Ok(None);
     }
     let device = Device::open()?;
     let info = device.policy(name)?;
     let Some(info) = info.filter(|info| info.state == BatonPolicyState::Faulted as u32) else {
-        return Ok(false);
+        return Ok(None);
     };
-    if let Some(fault) = device.fault(info.index)? {
-        let fault = baton_control::status::Fault::new(&fault, Some(&info));
-        eprint!("{}", baton_control::report::fault(&fault));
-    }
-    Ok(true)
+    let Some(fault) = device.fault(info.index)? else {
+        return Ok(Some(Blame::Policy(name.into())));
+    };
+    let fault = baton_control::status::Fault::new(&fault, Some(&info));
+    eprint!("{}", baton_control::report::fault(&fault));
+    Ok(Some(baton_control::report::blame(&fault)))
 }

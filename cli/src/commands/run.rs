@@ -46,11 +46,11 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
                 "{} was stopped by a fault while the command ran, which ended with {code}",
                 args.policy
             );
-            Err(Error::policy(
-                &args.policy,
+            Err(Error {
+                blame: report::blame(&fault),
                 what,
-                "see the report above; what was measured is not this policy's",
-            ))
+                next: "see the report above; what was measured is not this policy's".into(),
+            })
         }
         None => Ok(ExitCode::from(code)),
     }

@@ -86,6 +86,8 @@ struct served {
 	u32 read;
 	bool had_work;
 	unsigned long read_at;		/* jiffies */
+	/* watch.c: how often the agent had left a CPU */
+	unsigned long switches;
 } ____cacheline_aligned;
 
 /* From the last select_task_rq of a task until its next message; by slot. */
@@ -125,6 +127,7 @@ struct session {
 	/* why the watch is to end the session, or NULL; set once, in any context */
 	const char *failure;
 	u32 looks;			/* of the watch, since there is a failure */
+	u32 starved;			/* watch.c: a bit for each look, the newest in bit 0 */
 };
 
 /* The agent thinks that the CPU has a task, or knows nothing of it. In calls of the policy. */
@@ -145,7 +148,7 @@ void baton_enclaves_destroy_all(void);
 extern const struct file_operations baton_session_fops;
 void baton_session_calls(struct baton_policy *ops);
 void baton_session_end(struct session *session, const struct baton_agent_fail *report);
-void baton_session_gone(struct session *session, const char *why);
+void baton_session_gone(struct session *session, enum baton_fault_kind kind, const char *why);
 
 /* calls.c */
 extern const struct baton_policy baton_calls;	/* without create and destroy */

@@ -184,9 +184,9 @@ static void fail_session(struct session *session, const struct baton_agent_fail 
 }
 
 /* Ends a session whose agent is gone, or does not answer. */
-void baton_session_gone(struct session *session, const char *why)
+void baton_session_gone(struct session *session, enum baton_fault_kind kind, const char *why)
 {
-	struct baton_agent_fail report = { .kind = BATON_FAULT_KIND_AGENT_GONE };
+	struct baton_agent_fail report = { .kind = kind };
 
 	report.pid = pid_nr(session->process);
 	strscpy((char *)report.message, why, sizeof(report.message));
@@ -368,7 +368,7 @@ static int session_flush(struct file *file, fl_owner_t id)
 	else
 		snprintf(why, sizeof(why), "the agent's process ended with status %d",
 			 current->exit_code >> 8 & 0xff);
-	baton_session_gone(session, why);
+	baton_session_gone(session, BATON_FAULT_KIND_AGENT_GONE, why);
 	return 0;
 }
 
@@ -379,7 +379,8 @@ static int session_release(struct inode *inode, struct file *file)
 	struct session *session = opened->session;
 
 	if (session) {
-		baton_session_gone(session, "the agent's process has ended");
+		baton_session_gone(session, BATON_FAULT_KIND_AGENT_GONE,
+				   "the agent's process has ended");
 		cancel_delayed_work_sync(&session->watch);
 		baton_serve_free(session);
 		free_session(session);

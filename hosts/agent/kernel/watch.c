@@ -6,6 +6,7 @@
  *
  * A work item, in process context.
  */
+#include <linux/bitops.h>
 #include <linux/jiffies.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
@@ -21,6 +22,10 @@
  */
 #define PATIENCE(limit) ((limit) / 2)
 #define INTERVAL(limit) min((limit) / 8, MAX_INTERVAL_MS)
+
+/* An agent is starved if it was in half of the looks for which a message may be unread. */
+#define MAX_LOOKS 32
+#define LOOKS(limit) min(PATIENCE(limit) / INTERVAL(limit), MAX_LOOKS)
 
 /* A policy that is being stopped loses its agents, too. The session then ends within this time. */
 #define LOOKS_FOR_STOP 3
@@ -68,10 +73,45 @@ static void look_for_signal(struct session *session, u32 cpu)
 	rcu_read_unlock();
 }
 
+/*
+ * Has the agent of this CPU been runnable since the last look, and has not run? If it is due, the
+ * enclave's tasks do not precede it: a higher class has its CPU.
+ */
+static bool is_starved(struct session *session, u32 cpu)
+{
+	struct served *served = &session->served[cpu];
+	struct task_struct *agent;
+	bool is_starved = false;
+	unsigned long switches;
+
+	rcu_read_lock();
+	agent = smp_load_acquire(&served->agent);
+	if (agent) {
+		switches = READ_ONCE(agent->nvcsw) + READ_ONCE(agent->nivcsw);
+		is_starved = switches == served->switches && task_is_running(agent) &&
+			     !READ_ONCE(agent->on_cpu) &&
+			     (READ_ONCE(served->attention) || !READ_ONCE(served->is_waiting));
+		served->switches = switches;
+	}
+	rcu_read_unlock();
+	return is_starved;
+}
+
+/* The fault of an agent that is late. It may also wait for a lock of an agent that is starved. */
+static enum baton_fault_kind late_kind(const struct session *session)
+{
+	u32 looks = LOOKS(session->enclave->limit);
+	u32 starved = hweight32(session->starved & GENMASK(looks - 1, 0));
+
+	return 2 * starved >= looks ? BATON_FAULT_KIND_AGENT_STARVED : BATON_FAULT_KIND_AGENT_GONE;
+}
+
 void baton_watch_session(struct work_struct *work)
 {
 	struct session *session = container_of(to_delayed_work(work), struct session, watch);
 	const char *failure = READ_ONCE(session->failure);
+	enum baton_fault_kind kind = BATON_FAULT_KIND_AGENT_GONE;
+	bool late = false, starved = false;
 	u32 cpu;
 
 	if (failure && session->looks++ < LOOKS_FOR_STOP)
@@ -81,11 +121,18 @@ void baton_watch_session(struct work_struct *work)
 		/* So that it runs, should the kick have been too early. */
 		if (READ_ONCE(session->has_lost) && READ_ONCE(session->cpus[cpu].online))
 			baton_kick_cpu(cpu, false);
-		if (is_late(session, cpu))
-			failure = "the agent left messages unread for half of the limit";
+		starved |= is_starved(session, cpu);
+		late |= is_late(session, cpu);
+	}
+	session->starved = session->starved << 1 | starved;
+	if (late) {
+		kind = late_kind(session);
+		failure = kind == BATON_FAULT_KIND_AGENT_STARVED ?
+				  "tasks of a higher class kept the agent from its CPU" :
+				  "the agent left messages unread for half of the limit";
 	}
 	if (failure)
-		baton_session_gone(session, failure);
+		baton_session_gone(session, kind, failure);
 	if (!READ_ONCE(session->head->ended))
 		schedule_delayed_work(&session->watch,
 				      msecs_to_jiffies(INTERVAL(session->enclave->limit)));

@@ -224,6 +224,9 @@ pub enum BatonFaultKind {
     RefusalLoop = 8,
     /// The process that answers for the policy, the agent of an enclave, ended or was silent.
     AgentGone = 9,
+    /// An agent of a CPU left messages unread because tasks of higher classes kept it from that
+    /// CPU.
+    AgentStarved = 10,
 }
 
 /// Names of [`BatonFaultKind`], by number.
@@ -238,4 +241,5 @@ pub const BATON_FAULT_NAMES: &[&str] = &[
     "stall",
     "refusal loop",
     "agent gone",
+    "agent starved",
 ];

@@ -77,7 +77,7 @@ impl Running {
         Self::start_with(enclave, args, Stdio::inherit())
     }
 
-    fn start_with(enclave: &str, args: &[&str], errors: Stdio) -> Result<Self, String> {
+    pub fn start_with(enclave: &str, args: &[&str], errors: Stdio) -> Result<Self, String> {
         let child = Command::new("baton")
             .args(["agent", "run", "--enclave", enclave])
             .args(args)

@@ -42,6 +42,7 @@ mod killed;
 mod record;
 mod rings;
 mod several;
+mod starved;
 mod switches;
 mod tool;
 mod upgrade;
@@ -215,6 +216,7 @@ fn main() -> ExitCode {
         ("hints", "2", of_hints.into_iter().flatten().collect()),
         ("agents", "2", agents::cases()),
         ("agents", "2", rings::cases()),
+        ("agents", "2", starved::cases()),
         ("agents", "2", enclaves::cases()),
         ("agents", "8", enclaves::of_eight()),
         ("agents", "8", apart::cases()),
