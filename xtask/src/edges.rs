@@ -18,10 +18,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("baton-lang", &[]),
     ("baton-machine", &["baton"]),
     ("baton-lsp", &["baton-lang"]),
-    ("baton-interpreter", &["baton-lang", "baton-machine"]),
+    (
+        "baton-interpreter",
+        &["baton-lang", "baton-machine", "baton-message"],
+    ),
     (
         "baton-programs",
         &[
+            "baton-abi",
             "baton-interpreter",
             "baton-lang",
             "baton-linked",

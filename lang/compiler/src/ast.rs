@@ -33,10 +33,28 @@ pub enum Item {
     Core(Span, Vec<CorePart>),
     /// `steal { .. }`
     Steal(Span, Vec<Function>),
+    /// `hint within(thread t, time due in 0ms .. 10s) { .. }`
+    Hint(Hint),
     /// `on tick(thread t) { .. }`
     Handler(Function),
     /// `int twice(int x) { .. }`
     Function(Function),
+}
+
+/// What a program can say of a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hint {
+    pub name: Name,
+    pub fields: Vec<Field>,
+    pub body: Block,
+}
+
+/// `TYPE NAME [in LEAST .. MOST]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    pub kind: Name,
+    pub name: Name,
+    pub range: Option<(Expr, Expr)>,
 }
 
 /// `TYPE NAME [= VALUE];`

@@ -4,6 +4,7 @@
 mod body;
 mod functions;
 pub(crate) mod handlers;
+mod hints;
 
 use std::collections::HashMap;
 
@@ -17,6 +18,7 @@ pub fn check(file: &ast::File) -> Result<Policy, Vec<Diagnostic>> {
     checker.declarations();
     checker.functions();
     checker.handlers();
+    checker.hints();
     checker.steal();
     checker.required(file.name.span);
     match checker.diagnostics.is_empty() {
@@ -93,6 +95,7 @@ impl<'a> Checker<'a> {
                 load: None,
                 functions: Vec::new(),
                 handlers: Handlers::default(),
+                hints: Vec::new(),
                 steal: None,
             },
             names: HashMap::new(),

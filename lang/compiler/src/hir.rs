@@ -42,6 +42,7 @@ pub struct Policy {
     pub load: Option<usize>,
     pub functions: Vec<Function>,
     pub handlers: Handlers,
+    pub hints: Vec<Hint>,
     pub steal: Option<Steal>,
 }
 
@@ -167,6 +168,23 @@ pub struct Handlers {
     pub balancing: Option<Handler>,
     pub entry: Option<Handler>,
     pub exit: Option<Handler>,
+}
+
+/// What a program can say of a thread. It changes attributes of the thread, without a lock.
+#[derive(Clone, Debug)]
+pub struct Hint {
+    pub name: String,
+    pub thread: LocalId,
+    pub fields: Vec<Field>,
+    pub body: Body,
+}
+
+/// A value of a hint.
+#[derive(Clone, Debug)]
+pub struct Field {
+    pub local: LocalId,
+    /// A hint with a value outside is refused. None for a condition.
+    pub range: Option<(i64, i64)>,
 }
 
 /// The phases of load balancing.

@@ -13,6 +13,11 @@ const WORDS: &[(&str, &str)] = &[
          in 1ms .. 1s;`",
     ),
     (
+        "hint",
+        "What a program can say of a thread: `hint deadline(thread t, time within in 0ms .. 10s) \
+         {..}`. It changes attributes of the thread.",
+    ),
+    (
         "READY",
         "A queue of ready threads, first in, first out, or with an order: `READY queue q \
          order lowest used;`",
@@ -168,6 +173,7 @@ const KINDS: &[&str] = &[
     "core",
     "cores",
     "enum",
+    "hint",
     "int",
     "queue",
     "scheduler",

@@ -25,7 +25,9 @@ struct Parser<'s> {
 }
 
 /// Words that begin an item.
-const ITEMS: &[&str] = &["const", "param", "enum", "thread", "core", "steal", "on"];
+const ITEMS: &[&str] = &[
+    "const", "param", "enum", "thread", "core", "steal", "hint", "on",
+];
 
 /// Reads a policy. There may be a file beside errors, in which what could not be read is left out.
 pub fn parse(source: &str) -> (Option<File>, Vec<Diagnostic>) {
@@ -234,14 +236,7 @@ impl<'s> Parser<'s> {
             "param" => {
                 self.advance();
                 let variable = self.variable()?;
-                let range = match self.eat_word("in") {
-                    true => {
-                        let least = self.expr()?;
-                        self.expect(Token::Dots)?;
-                        Some((least, self.expr()?))
-                    }
-                    false => None,
-                };
+                let range = self.range()?;
                 self.expect(Token::Semicolon)?;
                 Ok(Item::Param(variable, range))
             }
@@ -274,6 +269,10 @@ impl<'s> Parser<'s> {
                 self.advance();
                 let parts = self.parts(|parser| parser.function(None))?;
                 Ok(Item::Steal(span.to(self.last_span()), parts))
+            }
+            "hint" => {
+                self.advance();
+                Ok(Item::Hint(self.hint()?))
             }
             "on" => {
                 self.advance();
@@ -355,20 +354,51 @@ impl<'s> Parser<'s> {
     }
 
     /// `NAME ( PARAMETERS ) { .. }`
-    fn function(&mut self, result: Option<Name>) -> Parsed<Function> {
+    /// `in LEAST .. MOST`, if it is there.
+    fn range(&mut self) -> Parsed<Option<(Expr, Expr)>> {
+        if !self.eat_word("in") {
+            return Ok(None);
+        }
+        let least = self.expr()?;
+        self.expect(Token::Dots)?;
+        Ok(Some((least, self.expr()?)))
+    }
+
+    fn hint(&mut self) -> Parsed<Hint> {
         let name = self.name("a name")?;
-        let mut parameters = Vec::new();
+        let fields = self.list(|parser| {
+            Ok(Field {
+                kind: parser.name("the type of a field")?,
+                name: parser.name("the name of the field")?,
+                range: parser.range()?,
+            })
+        })?;
+        let body = self.block()?;
+        Ok(Hint { name, fields, body })
+    }
+
+    /// `(PART, PART ..)`
+    fn list<T>(&mut self, mut part: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut parts = Vec::new();
         self.expect(Token::OpenParen)?;
         if !self.eat(Token::CloseParen) {
             loop {
-                let kind = self.name("the type of a parameter")?;
-                parameters.push((kind, self.name("the name of the parameter")?));
+                parts.push(part(self)?);
                 if !self.eat(Token::Comma) {
                     break;
                 }
             }
             self.expect(Token::CloseParen)?;
         }
+        Ok(parts)
+    }
+
+    fn function(&mut self, result: Option<Name>) -> Parsed<Function> {
+        let name = self.name("a name")?;
+        let parameters = self.list(|parser| {
+            let kind = parser.name("the type of a parameter")?;
+            Ok((kind, parser.name("the name of the parameter")?))
+        })?;
         let body = self.block()?;
         Ok(Function {
             result,

@@ -3,6 +3,7 @@
 
 mod body;
 mod expr;
+mod hints;
 mod names;
 
 use std::collections::HashSet;
@@ -67,7 +68,7 @@ struct Scope<'a> {
 }
 
 /// What the machine offers to policies.
-const OF_MACHINE: [&str; 16] = [
+const OF_MACHINE: [&str; 18] = [
     "At",
     "Attribute",
     "Balance",
@@ -76,7 +77,9 @@ const OF_MACHINE: [&str; 16] = [
     "DEFAULT_SLICE",
     "Env",
     "Error",
+    "Hinted",
     "Machine",
+    "Named",
     "Next",
     "Order",
     "Place",
@@ -201,7 +204,12 @@ impl Writer<'_> {
         self.rules();
         self.close("}");
         self.line("");
-        self.line(format!("baton_machine::policy!(Machine<{name}>);"));
+        if policy.hints.is_empty() {
+            self.line(format!("baton_machine::policy!(Machine<{name}>);"));
+        } else {
+            self.hints();
+            self.line(format!("baton_machine::policy!(Machine<{name}>, hints);"));
+        }
     }
 
     fn rules(&mut self) {

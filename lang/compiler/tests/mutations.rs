@@ -38,7 +38,7 @@ fn fails_at(text: &str) -> Result<Vec<&'static str>, String> {
 
 #[test]
 fn policies_of_the_tree_hold() {
-    for name in [ULE, CFS, "lottery/lottery"] {
+    for name in [ULE, CFS, "lottery/lottery", "edf/edf"] {
         assert_eq!(fails_at(&policy(name)), Ok(vec![]), "{name}");
     }
 }

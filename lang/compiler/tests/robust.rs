@@ -7,7 +7,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-const POLICIES: [&str; 3] = [
+const POLICIES: [&str; 4] = [
+    "edf/edf",
     "cfs-cwc-flat/cfs_cwc_flat",
     "lottery/lottery",
     "ule-cwc/ule_cwc",

@@ -12,6 +12,7 @@
 #![warn(missing_docs)]
 
 mod evaluate;
+mod hints;
 mod value;
 
 use std::cell::RefCell;
@@ -161,6 +162,14 @@ impl Interpreted {
         frame.body(function, arguments)
     }
 
+    /// The attributes of a thread, which may be about to begin.
+    fn attributes<'t>(&self, thread: Thread<'t, OfThread>) -> &'t [Attribute] {
+        thread.attributes().0.get_or_init(|| {
+            let none = self.program.thread.iter().map(|_| Attribute::default());
+            none.collect()
+        })
+    }
+
     fn steal(&self) -> &hir::Steal {
         let steal = self.program.steal.as_ref();
         steal.expect("only a policy with a steal block balances")
@@ -208,11 +217,7 @@ impl Rules for Interpreted {
 
     fn begin(&self, thread: Thread<'_, OfThread>, core: Cpu) {
         let of = &self.program.thread;
-        let attributes = thread.attributes().0.get_or_init(|| {
-            let none = of.iter().map(|_| Attribute::default());
-            none.collect()
-        });
-        for (attribute, declared) in attributes.iter().zip(of) {
+        for (attribute, declared) in self.attributes(thread).iter().zip(of) {
             let otherwise = match declared.kind {
                 hir::Type::Core => core.number().into(),
                 _ => 0,
@@ -377,4 +382,4 @@ fn initial(attribute: &hir::Attribute) -> Option<i64> {
     })
 }
 
-baton_machine::policy!(Machine<Interpreted>);
+baton_machine::policy!(Machine<Interpreted>, hints);

@@ -29,6 +29,7 @@ extern crate alloc;
 
 mod balance;
 mod core;
+mod hints;
 mod rules;
 mod scheduler;
 mod set;
@@ -36,9 +37,12 @@ mod thread;
 
 pub use crate::core::{At, Seen, Walk};
 pub use balance::Balance;
+pub use hints::{Hinted, Reply};
 pub use rules::{duration, number, Next, Order, Place, Rules};
 pub use scheduler::Machine;
 pub use set::CoreSet;
 pub use thread::{Attribute, Thread};
 
-pub use baton::{policy, Cpu, Env, Error, Plain, Wake, DEFAULT_SLICE};
+/// How a hint names a thread.
+pub use baton::Thread as Named;
+pub use baton::{message, policy, Cpu, Env, Error, Plain, Wake, DEFAULT_SLICE};

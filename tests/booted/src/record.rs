@@ -233,12 +233,18 @@ fn of_each() -> Result<(), String> {
         thread: hints::this_thread(),
         group: 1,
     };
+    // The answer is that it is out of range.
+    let far = || edf::Hint::Deadline {
+        t: hints::this_thread(),
+        within: i64::MAX,
+    };
     // There is no Rust to replay for the policy in C.
     let policies = policies().filter(|policy| !["arbiter", "fifo_c"].contains(policy));
     for name in policies {
         let policy = (baton_linked::find(name).policy)();
         let says: Option<Says> = match name {
             "locality" => Some(&|| hints::say::<_, locality::Reply>("locality", &group())),
+            "edf" => Some(&|| hints::say::<_, edf::Reply>("edf", &far())),
             "echo" => Some(&|| hints::say::<_, echo::Reply>("echo", &ping())),
             _ => None,
         };

@@ -13,6 +13,7 @@ macro_rules! each_sound_policy {
         $call!(cfs_ipanema);
         $call!(cfs_like);
         $call!(echo);
+        $call!(edf);
         $call!(eevdf_like);
         $call!(fifo);
         $call!(locality);
@@ -82,6 +83,15 @@ pub const POLICIES: &[Linked] = &[
         next: echo,
         policy: echo,
         source: None,
+    },
+    Linked {
+        name: "edf",
+        sound: true,
+        excludes: &[],
+        replies: &[],
+        next: edf,
+        policy: edf,
+        source: source!("edf/edf"),
     },
     Linked {
         name: "eevdf_like",
@@ -208,6 +218,7 @@ linked!(cfs_cwc_flat);
 linked!(cfs_ipanema);
 linked!(cfs_like);
 linked!(echo);
+linked!(edf);
 linked!(eevdf_like);
 linked!(faulty);
 linked!(fifo);

@@ -52,6 +52,8 @@ enum Phase {
     Place,
     Observe,
     Balance,
+    /// Attributes of a thread change, without a lock.
+    Hint,
     Lock,
 }
 
@@ -220,6 +222,29 @@ impl Generator {
         if self.chance(80) {
             self.steal();
         }
+        for number in 0..self.below(3) {
+            self.hint(number);
+        }
+        self.close();
+    }
+
+    fn hint(&mut self, number: u64) {
+        let mut scope = Scope::new(Phase::Hint).with_thread("t");
+        let mut fields = vec!["thread t".to_owned()];
+        for _ in 0..self.below(4) {
+            let kind = self.one_of(&[Kind::Int, Kind::Time, Kind::Bool, Kind::Level]);
+            let name = self.fresh();
+            let range = match kind {
+                Kind::Int => format!(" in -{} .. {}", self.below(3), self.below(9)),
+                Kind::Time => format!(" in 0ns .. {}ns", self.below(9)),
+                _ => String::new(),
+            };
+            fields.push(format!("{} {name}{range}", kind.text()));
+            scope.locals.push((name.clone(), kind));
+            scope.variables.push((name, kind));
+        }
+        self.open(&format!("hint h{number}({}) {{", fields.join(", ")));
+        self.block(4, &mut scope);
         self.close();
     }
 
@@ -492,11 +517,14 @@ impl Generator {
                 };
                 self.line(&format!("{name} {sign} {value};"));
             }
-            3 | 4 if changes && !scope.threads.is_empty() => {
+            3 | 4 if (changes || scope.phase == Phase::Hint) && !scope.threads.is_empty() => {
                 let (thread, (name, kind)) = (
                     self.one_of(&scope.threads.clone()),
                     self.one_of(&self.thread.clone()),
                 );
+                if !changes && !can(kind, scope) {
+                    return;
+                }
                 let value = match kind == Kind::Int && self.chance(3) {
                     // It grows until it is too large.
                     true => format!("{thread}.{name} * {thread}.weight + 1"),

@@ -4,6 +4,7 @@
 mod agents;
 mod arbiter;
 mod conforms;
+mod edf;
 mod faults;
 mod hints;
 mod latency;

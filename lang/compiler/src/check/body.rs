@@ -19,10 +19,22 @@ pub(super) enum Phase {
     Balance,
     /// Under the lock of one core.
     Update,
+    /// Takes a hint: changes attributes of a thread, without locks.
+    Hint,
     /// Under that lock, chooses what runs.
     Schedule,
     /// A function, which needs what its body needs.
     Function,
+}
+
+impl Phase {
+    /// Is no lock of a core held?
+    fn is_unlocked(self) -> bool {
+        matches!(
+            self,
+            Self::Place | Self::Observe | Self::Balance | Self::Hint
+        )
+    }
 }
 
 /// How often a block moves the thread that it is about.
@@ -115,7 +127,7 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
     /// The body uses a core whose lock must be held.
     fn need_lock(&mut self, span: Span, what: &str) {
         self.need(Needs::Lock);
-        if matches!(self.phase, Phase::Place | Phase::Observe | Phase::Balance) {
+        if self.phase.is_unlocked() {
             self.error(
                 span,
                 format!("{what} is not known here: no core's lock is held"),

@@ -753,6 +753,7 @@ pub fn assigns(policy: &Policy, attribute: usize) -> bool {
     let bodies = bodies
         .chain(placed.into_iter().flatten().map(|placed| &placed.update))
         .chain(others.into_iter().flatten().map(|handler| &handler.body))
+        .chain(policy.hints.iter().map(|hint| &hint.body))
         .chain(policy.steal.iter().map(|steal| &steal.steal_thread.body));
     bodies
         .into_iter()

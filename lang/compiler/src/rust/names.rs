@@ -61,10 +61,12 @@ pub(super) fn function_name(name: &str) -> String {
         "steal_thread",
         "depart",
         "arrive",
+        "hint",
+        "named",
         "place_in",
         "until",
     ];
-    match TRAIT.contains(&name) {
+    match TRAIT.contains(&name) || name.starts_with("hint_") {
         true => format!("{name}_"),
         false => safe(name),
     }
