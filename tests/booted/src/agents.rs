@@ -13,15 +13,13 @@ use std::{
 
 use baton_abi::{BatonAgentCommit, BatonCommit, BATON_PICK_KEEP};
 use baton_agent::{Agent, Wishes};
-use baton_agents::edf::{Hint, Reply};
 use baton_conformance::{behaves, Host, Needs, Report, Step, BEHAVIOURS};
-use baton_hints::Queue;
 use baton_replay::{replay, End, Options};
 use baton_trace::Recording;
 use serde_json::Value;
 
 use crate::{
-    hints::{this_thread, A_WHILE},
+    hints::A_WHILE,
     several::run_all,
     tool::{baton, check, hackbench, must, run, status, Hog},
     Case,
@@ -52,7 +50,6 @@ pub fn cases() -> Vec<Case> {
         case!("agent: schedulers in Rust, C and Python", native()),
         case!("agent: sol", sol()),
         case!("agent: hints to its policy, and replies", hints()),
-        case!("agent: edf, by deadlines from hints", edf()),
         case!("agent: snap, an echo server beside hogs", snap()),
         case!(
             "agent: search",
@@ -394,7 +391,7 @@ fn native() -> Result<(), String> {
 }
 
 /// A scheduler for agents runs a load, with a task that is bound to one CPU.
-fn serves(name: &str) -> Result<Running, String> {
+pub fn serves(name: &str) -> Result<Running, String> {
     let agent = Running::start(name, &[name])?;
     let bound = Hog::of(name, Some("1"))?;
     // It says that it cannot, and goes on.
@@ -409,7 +406,7 @@ fn serves(name: &str) -> Result<Running, String> {
 }
 
 /// The enclave is well, and its agent ends in good order.
-fn ends_well(name: &str, agent: Running) -> Result<(), String> {
+pub fn ends_well(name: &str, agent: Running) -> Result<(), String> {
     crate::tool::is_well(name)?;
     agent.signal("-INT")?;
     ended_well(agent)
@@ -450,28 +447,11 @@ fn hints() -> Result<(), String> {
 /// Without end, and so for a second.
 const FLOOD: &str = "timeout -s KILL 1 baton-booted --hints flood; true";
 
-/// How often a thread runs beside others, with a deadline and without.
-fn edf() -> Result<(), String> {
-    let agent = serves("edf")?;
-    let hogs = (0..4).map(|_| Hog::of("edf", None));
-    let hogs: Vec<Hog> = hogs.collect::<Result<_, _>>()?;
-    let due = |args: &[&str]| number(&[&["run", "-p", "edf", "--", BOOTED], args].concat());
-    // A slice is 20 ms, and four hogs have turns. Other programs can keep the agent from its CPU for
-    // some milliseconds, so the longest wait says little.
-    let without = due(&["--naps", "500"])?;
-    let with = due(&["--due", "500"])?;
-    check(without < 60 && with > 3 * without.max(20), || {
-        format!("in 500 ms it ran {with} times with a deadline, and {without} times without")
-    })?;
-    run_all(&hogs)?;
-    ends_well("edf", agent)
-}
-
 /// This program in a guest.
-const BOOTED: &str = "/usr/bin/baton-booted";
+pub const BOOTED: &str = "/usr/bin/baton-booted";
 
 /// The number that a command of `baton` prints.
-fn number(args: &[&str]) -> Result<u64, String> {
+pub fn number(args: &[&str]) -> Result<u64, String> {
     let text = baton(args)?;
     text.trim().parse().map_err(|e| format!("{e}: {text}"))
 }
@@ -528,33 +508,6 @@ pub fn echo(nice: i32) -> Result<(), String> {
     let ended = served.join().map_err(|_| "the server panicked")?;
     ended.map_err(failed)?;
     println!("{}", sum.as_millis());
-    Ok(())
-}
-
-/// [`naps`] as a thread that is due within 1 ms.
-pub fn due(ms: u64) -> Result<(), String> {
-    let mut queue = Queue::<Hint, Reply>::open("edf", 16).map_err(|e| e.to_string())?;
-    let hint = Hint::Within {
-        thread: this_thread(),
-        ns: 1_000_000,
-    };
-    queue.send(&hint).map_err(|e| e.to_string())?;
-    let reply = queue.wait(A_WHILE).map_err(|e| e.to_string())?;
-    check(reply == Some(Reply::Noted { ns: 1_000_000 }), || {
-        format!("the reply is {reply:?}")
-    })?;
-    naps(ms)
-}
-
-/// Sleeps for 1 ms again and again, and prints how often it could in this time.
-pub fn naps(ms: u64) -> Result<(), String> {
-    let begun = Instant::now();
-    let mut count = 0;
-    while begun.elapsed() < Duration::from_millis(ms) {
-        sleep(Duration::from_millis(1));
-        count += 1;
-    }
-    println!("{count}");
     Ok(())
 }
 

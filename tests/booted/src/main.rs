@@ -32,6 +32,7 @@ mod conformance;
 mod containment;
 mod cores;
 mod crowd;
+mod deadlines;
 mod enclaves;
 mod flight;
 mod grants;
@@ -120,13 +121,14 @@ type Program = fn(u64) -> Result<(), String>;
 
 /// Their options. `--echo`, `--machine`, `--trespass`, `--hints` and `--cores` take other
 /// arguments.
-const PROGRAMS: [(&str, Program); 7] = [
+const PROGRAMS: [(&str, Program); 8] = [
     ("--act", |behaviour| conformance::act(behaviour as usize)),
     ("--service", crowd::service),
     ("--agent", agents::hostile_agent),
     ("--late", agents::late),
-    ("--naps", agents::naps),
-    ("--due", agents::due),
+    ("--naps", deadlines::naps),
+    ("--due", deadlines::due),
+    ("--due-in-agent", deadlines::due_in_agent),
     ("--nap", rings::nap),
 ];
 
@@ -193,6 +195,7 @@ fn main() -> ExitCode {
         hostile::cases(),
         closed::cases(),
         grants::cases(),
+        deadlines::of_hints(),
     ];
     let groups = [
         (
@@ -215,6 +218,7 @@ fn main() -> ExitCode {
         ),
         ("hints", "2", of_hints.into_iter().flatten().collect()),
         ("agents", "2", agents::cases()),
+        ("agents", "2", deadlines::of_agents()),
         ("agents", "2", rings::cases()),
         ("agents", "2", starved::cases()),
         ("agents", "2", enclaves::cases()),
