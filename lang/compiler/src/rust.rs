@@ -5,6 +5,7 @@ mod body;
 mod expr;
 mod hints;
 mod names;
+mod state;
 
 use std::collections::HashSet;
 
@@ -68,7 +69,7 @@ struct Scope<'a> {
 }
 
 /// What the machine offers to policies.
-const OF_MACHINE: [&str; 18] = [
+const OF_MACHINE: [&str; 19] = [
     "At",
     "Attribute",
     "Balance",
@@ -86,6 +87,7 @@ const OF_MACHINE: [&str; 18] = [
     "Rules",
     "Seen",
     "Thread",
+    "Upgradable",
     "Wake",
 ];
 
@@ -204,11 +206,14 @@ impl Writer<'_> {
         self.rules();
         self.close("}");
         self.line("");
+        self.state(&name);
         if policy.hints.is_empty() {
-            self.line(format!("baton_machine::policy!(Machine<{name}>);"));
+            self.line(format!("baton_machine::policy!(Machine<{name}>, upgrade);"));
         } else {
             self.hints();
-            self.line(format!("baton_machine::policy!(Machine<{name}>, hints);"));
+            self.line(format!(
+                "baton_machine::policy!(Machine<{name}>, upgrade, hints);"
+            ));
         }
     }
 

@@ -33,6 +33,7 @@ mod hints;
 mod rules;
 mod scheduler;
 mod set;
+mod state;
 mod thread;
 
 pub use crate::core::{At, Seen, Walk};
@@ -41,8 +42,9 @@ pub use hints::{Hinted, Reply};
 pub use rules::{duration, number, Next, Order, Place, Rules};
 pub use scheduler::Machine;
 pub use set::CoreSet;
+pub use state::{Held, Upgradable};
 pub use thread::{Attribute, Thread};
 
 /// How a hint names a thread.
 pub use baton::Thread as Named;
-pub use baton::{message, policy, Cpu, Env, Error, Plain, Wake, DEFAULT_SLICE};
+pub use baton::{message, policy, state, Cpu, Env, Error, Plain, Wake, DEFAULT_SLICE};

@@ -13,13 +13,14 @@ use crate::balance::Balance;
 use crate::core::{At, Core, Guarded, Queue, Seen};
 use crate::rules::{Next, Place, Rules};
 use crate::set::MOST_CPUS;
+use crate::state::Held;
 use crate::thread::{Kept, Thread, MOVING, NO_CORE};
 
 /// A policy in Baton's language, as one that every host runs.
 pub struct Machine<R: Rules> {
     pub(crate) rules: R,
     pub(crate) cores: PerCpu<Core<R::Core>>,
-    threads: PerTask<Kept<R::Thread>>,
+    pub(crate) threads: PerTask<Kept<R::Thread>>,
     pub(crate) topology: Topology,
 }
 
@@ -30,6 +31,16 @@ enum Left {
 }
 
 impl<R: Rules> Machine<R> {
+    /// A version that goes on with these threads and cores.
+    pub(crate) fn with(env: &Env<'_>, rules: R, held: Held<R>) -> Self {
+        Self {
+            rules,
+            cores: held.cores,
+            threads: held.threads,
+            topology: env.topology().clone(),
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn thread(&self, slot: u32) -> Thread<'_, R::Thread> {
         Thread {
@@ -303,7 +314,7 @@ impl<R: Rules> Scheduler for Machine<R> {
         for slot in 0..threads.len() {
             threads.slot(slot).home.store(NO_CORE, Relaxed);
         }
-        Ok(Self {
+        let held = Held {
             cores: env.per_cpu(|cpu| Core {
                 guarded: Lock::new(Guarded {
                     queues: rules
@@ -321,9 +332,8 @@ impl<R: Rules> Scheduler for Machine<R> {
                 is_owed_kick: Shared::new(false),
             }),
             threads,
-            topology: env.topology().clone(),
-            rules,
-        })
+        };
+        Ok(Self::with(env, rules, held))
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {

@@ -23,7 +23,7 @@
 
 use baton_machine::{
     At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen,
-    Thread, Wake,
+    Thread, Upgradable, Wake,
 };
 
 const READY_QUEUE: usize = 0;
@@ -276,4 +276,17 @@ impl Rules for CfsCwcFlat {
     }
 }
 
-baton_machine::policy!(Machine<CfsCwcFlat>);
+baton_machine::state!(OfThread, version 1 { load, vruntime, charged });
+baton_machine::state!(OfCore, version 1 { min_vruntime });
+
+impl Upgradable for CfsCwcFlat {
+    const DECLARED: &'static [&'static str] = &[
+        "int load",
+        "time vruntime",
+        "time charged",
+        "time min_vruntime",
+        "queue ready order lowest vruntime",
+    ];
+}
+
+baton_machine::policy!(Machine<CfsCwcFlat>, upgrade);

@@ -19,7 +19,7 @@
 
 use baton_machine::{
     At, Attribute, Balance, CoreSet, Cpu, Env, Error, Hinted, Machine, Named, Next, Order, Place,
-    Rules, Seen, Thread, Wake,
+    Rules, Seen, Thread, Upgradable, Wake,
 };
 
 const URGENT_QUEUE: usize = 0;
@@ -219,6 +219,19 @@ impl Rules for Edf {
     }
 }
 
+baton_machine::state!(OfThread, version 1 { within, due, is_late });
+baton_machine::state!(OfCore, version 1 {  });
+
+impl Upgradable for Edf {
+    const DECLARED: &'static [&'static str] = &[
+        "time within",
+        "time due",
+        "bool is_late",
+        "queue urgent order lowest due",
+        "queue ready",
+    ];
+}
+
 pub use baton_machine::Reply;
 
 baton_machine::message! {
@@ -254,4 +267,4 @@ impl Hinted for Edf {
     }
 }
 
-baton_machine::policy!(Machine<Edf>, hints);
+baton_machine::policy!(Machine<Edf>, upgrade, hints);

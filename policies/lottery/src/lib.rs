@@ -14,7 +14,8 @@
 #![allow(unused_variables, clippy::collapsible_if, clippy::let_and_return)]
 
 use baton_machine::{
-    At, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen, Thread, Wake,
+    At, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen, Thread,
+    Upgradable, Wake,
 };
 
 const READY_QUEUE: usize = 0;
@@ -156,4 +157,11 @@ impl Rules for Lottery {
     }
 }
 
-baton_machine::policy!(Machine<Lottery>);
+baton_machine::state!(OfThread, version 1 {  });
+baton_machine::state!(OfCore, version 1 {  });
+
+impl Upgradable for Lottery {
+    const DECLARED: &'static [&'static str] = &["queue ready"];
+}
+
+baton_machine::policy!(Machine<Lottery>, upgrade);

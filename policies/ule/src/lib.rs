@@ -17,7 +17,7 @@
 
 use baton_machine::{
     At, Attribute, Balance, CoreSet, Cpu, Env, Error, Machine, Next, Order, Place, Rules, Seen,
-    Thread, Wake,
+    Thread, Upgradable, Wake,
 };
 
 const REALTIME_QUEUE: usize = 0;
@@ -237,4 +237,20 @@ impl Rules for Ule {
     }
 }
 
-baton_machine::policy!(Machine<Ule>);
+baton_machine::state!(OfThread, version 1 { load, prio, woken, last });
+baton_machine::state!(OfCore, version 1 { taken });
+
+impl Upgradable for Ule {
+    const DECLARED: &'static [&'static str] = &[
+        "enum priority {INTERACTIVE, REGULAR}",
+        "int load",
+        "priority prio",
+        "time woken",
+        "core last",
+        "int taken",
+        "queue realtime",
+        "queue timeshare",
+    ];
+}
+
+baton_machine::policy!(Machine<Ule>, upgrade);

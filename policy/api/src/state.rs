@@ -9,7 +9,7 @@ use crate::{
     runqueue::{Fifo, List, Tree},
     saved::{Load, Save, Unlike},
     shared::{Shared, Word},
-    Lock, PerCpu, PerTask,
+    Cpu, Lock, PerCpu, PerTask,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use baton_message::fnv::{text, word, BEGIN};
@@ -156,6 +156,20 @@ impl State for bool {
 
     fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
         Ok(from.word()? != 0)
+    }
+}
+
+impl State for Cpu {
+    const LAYOUT: Layout = Layout::of::<Self>("Cpu", 0);
+
+    fn save(&self, to: &mut Save<'_>) {
+        to.word(self.index() as u64);
+    }
+
+    fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
+        let number = from.word()?;
+        let mut cpus = from.env().topology().cpus();
+        cpus.find(|cpu| cpu.index() as u64 == number).ok_or(Unlike)
     }
 }
 

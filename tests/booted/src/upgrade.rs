@@ -19,7 +19,11 @@ use std::{
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case!("upgrades under load", same_state()),
+        case!("upgrades under load", same_state("wfq")),
+        case!(
+            "upgrades under load, of a policy in Baton's language",
+            same_state("cfs_cwc_flat")
+        ),
         case!("upgrades to another state and back", other_state()),
         case!("upgrade refused: another type of state", other_type()),
         case!("upgrade refused: no state", no_state()),
@@ -118,12 +122,12 @@ fn fallbacks(status: &Value) -> u64 {
         .sum()
 }
 
-fn same_state() -> Result<(), String> {
-    baton(&["load", "wfq", "--all"])?;
+fn same_state(name: &str) -> Result<(), String> {
+    baton(&["load", name, "--all"])?;
     let before = fallbacks(&status()?);
     let load = Load::hackbench(2, 400)?;
     for _ in 0..8 {
-        let text = baton(&["upgrade", "wfq", "--json"])?;
+        let text = baton(&["upgrade", name, "--json"])?;
         let done: Value =
             serde_json::from_str(&text).map_err(|e| format!("not JSON ({e}): {text}"))?;
         check(done["held_ns"] == 0 && done["anew"] == false, || {
@@ -131,7 +135,7 @@ fn same_state() -> Result<(), String> {
         })?;
     }
     load.end()?;
-    let status = is_running("wfq", 1)?;
+    let status = is_running(name, 1)?;
     check(fallbacks(&status) == before, || {
         format!("tasks left the policy (before {before}): {status}")
     })

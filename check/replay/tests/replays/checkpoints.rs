@@ -1,26 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Replays that begin at a checkpoint.
 
+use baton_native::Policy;
 use baton_replay::{checkpoint_after, checkpoint_before, replay, End, Options, Outcome, Until};
 use baton_trace::{Event, Item, Mark, Recording, Told, Words, BLOCK_SIZE, HEAD_SIZE};
 
 use crate::{
-    config, damaged, parse, record, record_with, relay_v1, run, wfq, woven, SINGLE, THREADS,
+    cfs_cwc_flat, config, damaged, parse, record, record_with, relay_v1, run, ule_cwc, wfq, woven,
+    SINGLE, THREADS,
 };
 
 /// wfq, with a checkpoint every millisecond.
 fn with_checkpoints(workload: &str, topology: &str, ms: u64, seed: u64) -> Vec<u8> {
+    with_checkpoints_of(wfq(), workload, topology, ms, seed)
+}
+
+fn with_checkpoints_of(
+    policy: Policy,
+    workload: &str,
+    topology: &str,
+    ms: u64,
+    seed: u64,
+) -> Vec<u8> {
     record_with(
-        &config(wfq(), "", topology, ms, seed),
+        &config(policy, "", topology, ms, seed),
         workload,
         Some(1_000_000),
     )
 }
 
-fn from(recording: &Recording, mark: Mark, single: bool) -> Outcome {
+fn from(recording: &Recording, policy: Policy, mark: Mark, single: bool) -> Outcome {
     replay(
         recording,
-        wfq(),
+        policy,
         &Options {
             from: Some(mark),
             single,
@@ -47,19 +59,23 @@ fn before(recording: &Recording, mark: Mark) -> u64 {
 
 #[test]
 fn every_checkpoint_replays_to_the_end() {
-    for workload in [
-        "hackbench:groups=2,fds=4",
-        "random:tasks=24,happenings=2000",
+    const RANDOM: &str = "random:tasks=24,happenings=2000";
+    for (policy, workload) in [
+        (wfq(), "hackbench:groups=2,fds=4"),
+        (wfq(), RANDOM),
+        // In Baton's language.
+        (ule_cwc(), RANDOM),
+        (cfs_cwc_flat(), RANDOM),
     ] {
-        let recording = parse(&with_checkpoints(workload, "1x4x1", 30, 3));
-        let whole = run(&recording, wfq(), SINGLE);
+        let recording = parse(&with_checkpoints_of(policy, workload, "1x4x1", 30, 3));
+        let whole = run(&recording, policy, SINGLE);
         assert_eq!(whole.end, End::Whole);
         let marks = recording.marks();
         assert!(marks.len() > 20, "{}", marks.len());
         for mark in marks {
             assert_eq!(mark.number, before(&recording, mark));
             for single in [SINGLE, THREADS] {
-                let outcome = from(&recording, mark, single);
+                let outcome = from(&recording, policy, mark, single);
                 assert_eq!(outcome.end, End::Whole, "{workload}, from {mark:?}");
                 assert_eq!(
                     (outcome.first, outcome.first + outcome.events),
@@ -235,7 +251,7 @@ fn a_gap_ends_a_replay_and_the_next_checkpoint_is_after_it() {
                     continue 'blocks;
                 };
                 options.from = Some(mark);
-                outcome = from(&torn, mark, single);
+                outcome = from(&torn, wfq(), mark, single);
             }
             assert_eq!(outcome.end, End::Whole);
             let missing = all - (outcome.first + outcome.events);
@@ -271,7 +287,7 @@ fn a_damaged_state_is_no_checkpoint() {
         assert_eq!(run(&torn, wfq(), single).end, End::Whole);
         torn.marks()
             .into_iter()
-            .for_each(|mark| assert_eq!(from(&torn, mark, single).end, End::Whole));
+            .for_each(|mark| assert_eq!(from(&torn, wfq(), mark, single).end, End::Whole));
     }
     // The state at the beginning of the recording.
     let torn = damaged(states[0]);
@@ -284,7 +300,7 @@ fn a_damaged_state_is_no_checkpoint() {
         why,
         "the state that it begins with is damaged, or not there"
     );
-    assert_eq!(from(&torn, torn.marks()[3], SINGLE).end, End::Whole);
+    assert_eq!(from(&torn, wfq(), torn.marks()[3], SINGLE).end, End::Whole);
 }
 
 /// A policy cannot use the state of another one.

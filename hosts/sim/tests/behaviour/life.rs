@@ -11,8 +11,9 @@ use baton_sim::world::{Cx, Happening, Op, Spawn, TaskRef, World};
 use baton_sim::{Config, Outcome, PolicySpec};
 
 use crate::{
-    arbiter, central, cfs_like, echo, eevdf_like, faulty, fifo, locality, machine, relay_v1,
-    relay_v2, run, shinjuku, sound, template, wfq, workload,
+    arbiter, central, cfs_cwc_flat, cfs_like, echo, edf, eevdf_like, faulty, fifo, locality,
+    lottery, machine, relay_v1, relay_v2, run, shinjuku, sound, template, ule, ule_cwc, wfq,
+    workload,
 };
 
 pub fn hog(name: &str) -> Spawn {
@@ -331,6 +332,35 @@ fn children_come_and_go() {
         (outcome.stats.groups[0].tasks, outcome.stats.no_slot),
         (251, 0)
     );
+}
+
+/// Policies in Baton's language pass their threads and cores on to themselves. Those of `ule_cwc` are
+/// also `ule`'s. Others have other attributes or queues.
+#[test]
+fn policies_in_the_language_are_upgraded() {
+    for (from, to, is_alike) in [
+        (edf(), edf(), true),
+        (cfs_cwc_flat(), cfs_cwc_flat(), true),
+        (ule_cwc(), ule(), true),
+        (ule_cwc(), lottery(), false),
+        (cfs_cwc_flat(), edf(), false),
+    ] {
+        let mut config = machine("2x2x2", from, 50);
+        config.versions = vec![to];
+        let mut world = workload("random:tasks=24,happenings=200", &config);
+        for at in 1..=8 {
+            world.happens(at * 5_000_000, Happening::Upgrade(0, 0));
+        }
+        let (outcome, _) = watched(&config, world);
+        let refused = &outcome.stats.refused;
+        let expected = if is_alike { 8 } else { 0 };
+        assert_eq!(outcome.stats.upgrades, expected, "{refused:?}");
+        assert!(
+            refused.iter().all(|why| why.contains("not of one type")),
+            "{refused:?}"
+        );
+        assert!(outcome.faults.is_empty());
+    }
 }
 
 #[test]
