@@ -74,6 +74,7 @@ pub(crate) const TAKEN: &[&str] = &[
     "waker",
     "is_sync",
     "resched",
+    "set_timer",
     "steal_for",
     "BLOCKED",
     "TERMINATED",
@@ -507,12 +508,7 @@ impl<'a> Checker<'a> {
                     .push(Diagnostic::error(span, message).help(help));
             }
         };
-        let handlers = &self.policy.handlers;
-        let on = |name: &str| {
-            self.file.items.iter().any(
-                |item| matches!(item, ast::Item::Handler(handler) if handler.name.text == name),
-            )
-        };
+        let (file, handlers) = (self.file, &self.policy.handlers);
         missing(
             !self.policy.queues.is_empty(),
             "the policy has no queue of ready threads",
@@ -541,10 +537,16 @@ impl<'a> Checker<'a> {
             ),
         ] {
             missing(
-                is_there || on(name),
+                is_there || has_handler(file, name),
                 &format!("the policy does not say what happens on `{name}`"),
                 &format!("write `{help}`"),
             );
         }
     }
+}
+
+/// Is there a handler of this event, right or wrong?
+fn has_handler(file: &ast::File, event: &str) -> bool {
+    let is_it = |item: &ast::Item| matches!(item, ast::Item::Handler(it) if it.name.text == event);
+    file.items.iter().any(is_it)
 }

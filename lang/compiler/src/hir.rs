@@ -168,6 +168,7 @@ pub struct Handlers {
     pub balancing: Option<Handler>,
     pub entry: Option<Handler>,
     pub exit: Option<Handler>,
+    pub timer: Option<Handler>,
 }
 
 /// What a program can say of a thread. It changes attributes of the thread, without a lock.
@@ -241,6 +242,8 @@ pub enum StatementKind {
     Run(Expr, Option<Expr>),
     Call(usize, Vec<Expr>),
     Resched,
+    /// The timer of the core, after this time.
+    SetTimer(Expr),
     StealFor(Expr),
 }
 

@@ -90,6 +90,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     ("entry(", "The core comes online."),
     ("exit(", "The core goes offline."),
+    ("timer(", "The time of `set_timer` has passed."),
     (
         "can_steal_core(",
         "Phase 1, without a lock: is `src` a core to take threads from, for \
@@ -146,6 +147,10 @@ const WORDS: &[(&str, &str)] = &[
     (
         "resched(",
         "The running thread's turn is over: `schedule` follows.",
+    ),
+    (
+        "set_timer(",
+        "`on timer` follows after this time, on this core. It replaces the time set before.",
     ),
     (
         "steal_for(",

@@ -252,6 +252,7 @@ impl Writer<'_> {
         for (name, handler) in [
             ("entry", &policy.handlers.entry),
             ("exit", &policy.handlers.exit),
+            ("timer", &policy.handlers.timer),
         ] {
             let Some(handler) = handler else { continue };
             self.line("");
@@ -259,6 +260,12 @@ impl Writer<'_> {
             self.core_name(handler);
             let scope = self.scope(&handler.body, Given::Lock);
             self.statements(&handler.body.statements, scope);
+            self.close("}");
+        }
+        if policy.handlers.timer.is_some() {
+            self.line("");
+            self.open("fn has_timer(&self) -> bool {");
+            self.line("true");
             self.close("}");
         }
         if let Some(handler) = &policy.handlers.schedule {

@@ -28,6 +28,7 @@ fn walk_statement(statement: &Statement, visit: &mut impl FnMut(&Expr)) {
         | StatementKind::Set(_, value)
         | StatementKind::SetCore(_, value)
         | StatementKind::StealFor(value)
+        | StatementKind::SetTimer(value)
         | StatementKind::Enqueue(value, _) => walk_expr(value, visit),
         StatementKind::SetThread(thread, _, value) => {
             walk_expr(thread, visit);

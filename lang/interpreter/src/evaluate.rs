@@ -152,6 +152,10 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
                 self.call(*function, arguments);
             }
             StatementKind::Resched => self.at().resched(),
+            StatementKind::SetTimer(after) => {
+                let after = self.expr(after).int();
+                self.at().set_timer(after);
+            }
             StatementKind::StealFor(core) => {
                 let core = self.core(core);
                 match &mut self.given {

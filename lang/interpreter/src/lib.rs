@@ -318,6 +318,15 @@ impl Rules for Interpreted {
         self.on_core(Given::Lock(at), self.program.handlers.exit.as_ref(), core);
     }
 
+    fn has_timer(&self) -> bool {
+        self.program.handlers.timer.is_some()
+    }
+
+    fn timer(&self, at: &mut At<'_, '_, Self>) {
+        let core = at.core();
+        self.on_core(Given::Lock(at), self.program.handlers.timer.as_ref(), core);
+    }
+
     fn schedule<'a>(&self, at: &mut At<'_, 'a, Self>) -> Option<Next<'a, OfThread>> {
         let handler = self.program.handlers.schedule.as_ref();
         let handler = handler.expect("each policy has this handler");

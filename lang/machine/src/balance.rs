@@ -182,6 +182,7 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
     fn wake(&self, dst: Cpu) {
         if self.ctx.kick(dst, Kick::Idle).is_err() {
             self.machine.cores[dst].is_owed_kick.set(true);
+            self.machine.cores[self.core].owes_kicks.set(true);
             self.ctx.arm_timer(0);
         }
     }

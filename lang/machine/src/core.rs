@@ -20,6 +20,8 @@ pub(crate) struct Core<A> {
     pub cload: Shared<i64>,
     /// Another core has put a thread here, and has not woken this one yet.
     pub is_owed_kick: Shared<bool>,
+    /// This core's timer is about to wake others that are owed that. Written on the core.
+    pub owes_kicks: Shared<bool>,
 }
 
 impl<A> Core<A> {
@@ -52,6 +54,8 @@ pub(crate) struct Guarded<A> {
     /// The same values as those of the core.
     pub count: i64,
     pub cload: i64,
+    /// When the policy's timer is due, ns; 0 if it is not set.
+    pub timer_at: u64,
 }
 
 /// Ready threads.
@@ -324,6 +328,17 @@ impl<'g, 'm, R: Rules> At<'g, 'm, R> {
     #[inline]
     pub fn now(&self) -> i64 {
         self.ctx.now() as i64
+    }
+
+    /// Calls [`Rules::timer`] of this core after this time, ns. Only in a call that the core itself
+    /// makes: the host's timer is that of the CPU on which a call runs.
+    pub fn set_timer(&mut self, after: i64) {
+        let after = after.max(0) as u64;
+        self.guarded.timer_at = self.ctx.now().saturating_add(after).max(1);
+        // Otherwise the timer, which comes before, arms it again.
+        if !self.machine.cores[self.core].owes_kicks.get() {
+            self.ctx.arm_timer(after);
+        }
     }
 
     /// A random number below `most`; 0 if that is not positive.

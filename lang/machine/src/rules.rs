@@ -134,6 +134,16 @@ pub trait Rules: Sized + Send + Sync {
         let _ = at;
     }
 
+    /// Is there a handler of the core's timer?
+    fn has_timer(&self) -> bool {
+        false
+    }
+
+    /// The time of [`At::set_timer`] has passed.
+    fn timer(&self, at: &mut At<'_, '_, Self>) {
+        let _ = at;
+    }
+
     /// The kernel's tick, while the thread runs.
     fn tick(&self, at: &mut At<'_, '_, Self>, thread: Thread<'_, Self::Thread>) {
         let _ = (at, thread);

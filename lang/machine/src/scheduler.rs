@@ -239,6 +239,19 @@ impl<R: Rules> Machine<R> {
         let _ = ctx.kick(cpu, Kick::Idle);
     }
 
+    /// Wakes the cores that are owed it. False if the call has no room for all of them.
+    fn kick_owed(&self, ctx: &Ctx<'_>, cpu: Cpu) -> bool {
+        let near = self.topology.near(cpu).iter();
+        near.copied().all(|owed| {
+            let is_owed = &self.cores[owed].is_owed_kick;
+            let is_done = !is_owed.get() || ctx.kick(owed, Kick::Idle).is_ok();
+            if is_done && is_owed.get() {
+                is_owed.set(false);
+            }
+            is_done
+        })
+    }
+
     /// Runs a handler with the lock of a core held.
     fn locked(&self, ctx: &Ctx<'_>, core: Cpu, run: impl FnOnce(&mut At<'_, '_, R>)) {
         let mut guarded = self.cores[core].guarded.lock();
@@ -326,10 +339,12 @@ impl<R: Rules> Scheduler for Machine<R> {
                     current: None,
                     count: 0,
                     cload: 0,
+                    timer_at: 0,
                 }),
                 count: Shared::new(0),
                 cload: Shared::new(0),
                 is_owed_kick: Shared::new(false),
+                owes_kicks: Shared::new(false),
             }),
             threads,
         };
@@ -415,15 +430,24 @@ impl<R: Rules> Scheduler for Machine<R> {
     }
 
     fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
-        for &owed in self.topology.near(cpu) {
-            let is_owed = &self.cores[owed].is_owed_kick;
-            if !is_owed.get() {
-                continue;
-            }
-            if ctx.kick(owed, Kick::Idle).is_err() {
+        let owes_kicks = &self.cores[cpu].owes_kicks;
+        if owes_kicks.get() {
+            if !self.kick_owed(ctx, cpu) {
                 return ctx.arm_timer(0);
             }
-            is_owed.set(false);
+            owes_kicks.set(false);
+        }
+        if self.rules.has_timer() {
+            self.locked(ctx, cpu, |at| {
+                let due = at.guarded.timer_at;
+                let left = due.saturating_sub(ctx.now());
+                if due != 0 && left > 0 {
+                    ctx.arm_timer(left);
+                } else if due != 0 {
+                    at.guarded.timer_at = 0;
+                    self.rules.timer(at);
+                }
+            });
         }
     }
 

@@ -80,6 +80,7 @@ impl<A: State> State for Core<A> {
         self.count.save(to);
         self.cload.save(to);
         self.is_owed_kick.save(to);
+        self.owes_kicks.save(to);
     }
 
     fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
@@ -88,6 +89,7 @@ impl<A: State> State for Core<A> {
             count: State::load(from)?,
             cload: State::load(from)?,
             is_owed_kick: State::load(from)?,
+            owes_kicks: State::load(from)?,
         })
     }
 }
@@ -102,6 +104,7 @@ impl<A: State> State for Guarded<A> {
         self.current.save(to);
         self.count.save(to);
         self.cload.save(to);
+        self.timer_at.save(to);
     }
 
     fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
@@ -113,6 +116,7 @@ impl<A: State> State for Guarded<A> {
             current: State::load(from)?,
             count: State::load(from)?,
             cload: State::load(from)?,
+            timer_at: State::load(from)?,
         })
     }
 }

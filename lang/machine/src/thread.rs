@@ -11,7 +11,7 @@ pub(crate) const NO_CORE: u32 = u32::MAX;
 pub(crate) const MOVING: u32 = u32::MAX - 1;
 
 /// An attribute of a thread. It is written in calls about the thread, of which the host makes one
-/// at a time, or under the lock of the core in whose queue it is.
+/// at a time, under the lock of the core in whose queue it is, or by a hint at any time.
 #[derive(Debug, Default)]
 pub struct Attribute(AtomicI64);
 

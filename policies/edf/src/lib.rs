@@ -7,7 +7,8 @@
 //! 2. A core runs the thread that is due first. A woken thread preempts one that is due later.
 //! 3. A thread whose turn ends after its deadline has none until it wakes up again, so that it does
 //!    not keep others waiting.
-//! 4. Threads without a deadline have turns when no thread with one is ready on their core.
+//! 4. Threads without a deadline have turns when no thread with one is ready on their core. If they
+//!    have waited there for `patience`, one of them has a turn all the same.
 //! 5. A woken or new thread goes to an idle core near the one where it ran, or else to the core with
 //!    the lowest load.
 //! 6. A core that would go idle takes threads from the core with the highest load. A busy core makes
@@ -28,6 +29,7 @@ const READY_QUEUE: usize = 1;
 /// The policy's parameters.
 pub struct Edf {
     slice: i64,
+    patience: i64,
 }
 
 /// The attributes of a thread.
@@ -39,11 +41,18 @@ pub struct OfThread {
 }
 
 /// The attributes of a core.
-pub struct OfCore {}
+pub struct OfCore {
+    served: i64,
+    is_overdue: bool,
+}
 
 impl Edf {
     fn is_urgent(&self, t: Thread<'_, OfThread>) -> bool {
         t.attributes().within.get() > 0 && !(t.attributes().is_late.get() != 0)
+    }
+
+    fn precedes(&self, t: Thread<'_, OfThread>, other: Thread<'_, OfThread>) -> bool {
+        !self.is_urgent(other) || t.attributes().due.get() < other.attributes().due.get()
     }
 
     fn choose_core(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
@@ -61,9 +70,10 @@ impl Rules for Edf {
     type Core = OfCore;
 
     fn new(env: &Env<'_>) -> Result<Self, Error> {
-        env.known_options(&["slice"])?;
+        env.known_options(&["slice", "patience"])?;
         Ok(Self {
             slice: baton_machine::duration(env, "slice", 5000000, 100000, 1000000000)?,
+            patience: baton_machine::duration(env, "patience", 100000000, 1000000, 5000000000)?,
         })
     }
 
@@ -73,7 +83,10 @@ impl Rules for Edf {
     }
 
     fn core(&self, _: Cpu) -> OfCore {
-        OfCore {}
+        OfCore {
+            served: 0,
+            is_overdue: false,
+        }
     }
 
     fn begin(&self, thread: Thread<'_, OfThread>, _: Cpu) {
@@ -110,9 +123,9 @@ impl Rules for Edf {
             .set(at.now() + t.attributes().within.get());
         t.attributes().is_late.set(i64::from(false));
         if self.is_urgent(t) {
-            if let Some(current) = at.current()
-                && (!self.is_urgent(current)
-                    || t.attributes().due.get() < current.attributes().due.get())
+            if !at.attributes().is_overdue
+                && let Some(current) = at.current()
+                && self.precedes(t, current)
             {
                 at.resched();
             }
@@ -154,8 +167,16 @@ impl Rules for Edf {
 
     fn schedule<'a>(&self, at: &mut At<'_, 'a, Self>) -> Option<Next<'a, OfThread>> {
         let mut t = at.first(URGENT_QUEUE);
-        if !t.is_some() {
+        if at.waiting(READY_QUEUE) == 0 {
+            let value = at.now();
+            at.attributes_mut().served = value;
+        }
+        let value = at.now() - at.attributes().served > self.patience;
+        at.attributes_mut().is_overdue = value;
+        if !t.is_some() || at.attributes().is_overdue {
             t = at.first(READY_QUEUE);
+            let value = at.now();
+            at.attributes_mut().served = value;
         }
         t.map(|thread| Next {
             thread,
@@ -220,13 +241,15 @@ impl Rules for Edf {
 }
 
 baton_machine::state!(OfThread, version 1 { within, due, is_late });
-baton_machine::state!(OfCore, version 1 {  });
+baton_machine::state!(OfCore, version 1 { served, is_overdue });
 
 impl Upgradable for Edf {
     const DECLARED: &'static [&'static str] = &[
         "time within",
         "time due",
         "bool is_late",
+        "time served",
+        "bool is_overdue",
         "queue urgent order lowest due",
         "queue ready",
     ];

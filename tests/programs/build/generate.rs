@@ -16,6 +16,7 @@ pub fn program(seed: u64) -> String {
         core: Vec::new(),
         queues: Vec::new(),
         functions: Vec::new(),
+        has_timer: false,
     };
     generator.policy(seed);
     generator.out
@@ -67,6 +68,7 @@ struct Scope {
     variables: Vec<(String, Kind)>,
     /// Queues are not walked again in a walk of one.
     in_walk: bool,
+    sets_timer: bool,
 }
 
 impl Scope {
@@ -77,6 +79,7 @@ impl Scope {
             threads: Vec::new(),
             variables: Vec::new(),
             in_walk: false,
+            sets_timer: false,
         }
     }
 
@@ -87,6 +90,11 @@ impl Scope {
 
     fn with_core(mut self, name: &str) -> Self {
         self.locals.push((name.into(), Kind::Core));
+        self
+    }
+
+    fn with_timer(mut self) -> Self {
+        self.sets_timer = true;
         self
     }
 
@@ -115,6 +123,7 @@ struct Generator {
     core: Vec<(String, Kind)>,
     queues: Vec<String>,
     functions: Vec<Function>,
+    has_timer: bool,
 }
 
 /// Words of Rust, and names that the code which the compiler writes has for its own use.
@@ -194,6 +203,7 @@ impl Generator {
             ));
             self.parameters.push((name, kind));
         }
+        self.has_timer = self.chance(50);
         self.declarations();
         for number in 0..self.below(5) {
             self.function(number);
@@ -207,7 +217,9 @@ impl Generator {
         for event in ["block", "terminate", "tick", "depart", "arrive"] {
             if self.chance(60) {
                 self.open(&format!("on {event}(thread t) {{"));
-                self.block(3, &mut Scope::new(Phase::Lock).with_thread("t"));
+                let mut scope = Scope::new(Phase::Lock).with_thread("t");
+                scope.sets_timer = event == "tick" && self.has_timer;
+                self.block(3, &mut scope);
                 self.close();
             }
         }
@@ -217,6 +229,11 @@ impl Generator {
                 self.block(2, &mut Scope::new(Phase::Lock).with_core("c"));
                 self.close();
             }
+        }
+        if self.has_timer {
+            self.open("on timer(core c) {");
+            self.block(3, &mut Scope::new(Phase::Lock).with_core("c").with_timer());
+            self.close();
         }
         self.schedule();
         if self.chance(80) {
@@ -396,6 +413,7 @@ impl Generator {
     fn schedule(&mut self) {
         self.open("on schedule(core c) {");
         let mut scope = Scope::new(Phase::Lock).with_core("c");
+        scope.sets_timer = self.has_timer;
         self.block(2, &mut scope);
         let queues = self.queues.clone();
         let names: Vec<String> = queues.iter().map(|_| self.fresh()).collect();
@@ -559,6 +577,10 @@ impl Generator {
                 self.close();
             }
             10 if changes && self.chance(20) => self.line("resched();"),
+            10 if scope.sets_timer => {
+                let after = self.expr(Kind::Time, 1, scope);
+                self.line(&format!("set_timer(max(50us, {after}));"));
+            }
             10 if scope.observes() && most > 0 && scope.phase != Phase::Place => {
                 let mut inner = scope.clone();
                 let mut tests = Vec::new();

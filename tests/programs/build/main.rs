@@ -12,6 +12,7 @@ use std::{env, fs};
 fn main() {
     println!("cargo::rerun-if-env-changed=BATON_PROGRAMS");
     println!("cargo::rerun-if-changed=build");
+    println!("cargo::rerun-if-changed=src/timer.baton");
     let range = env::var("BATON_PROGRAMS").unwrap_or("0..60".into());
     let (first, end) = range
         .split_once("..")
@@ -24,32 +25,36 @@ fn main() {
     };
     let mut modules = String::new();
     let mut list = String::new();
-    for seed in first..end {
-        let text = generate::program(seed);
-        let policy = baton_lang::compile(&text).unwrap_or_else(|mistakes| {
-            let name = format!("seed {seed}");
-            let shown = mistakes.iter().map(|it| it.render(&name, &text, false));
+    // The module of a program. Attributes of a crate, and its documentation, do not go into one.
+    let mut module = |name: &str, text: &str| {
+        let policy = baton_lang::compile(text).unwrap_or_else(|mistakes| {
+            let shown = mistakes.iter().map(|it| it.render(name, text, false));
             panic!("{}{text}", shown.collect::<String>());
         });
         let library = baton_lang::crate_of(&policy, "it", "").library;
-        // Attributes of a crate, and its documentation, do not go into a module.
         let lines = library
             .lines()
             .filter(|it| !it.starts_with("#![") && !it.starts_with("//!"));
-        let module: String = lines.map(|line| format!("{line}\n")).collect();
-        write(format!("p{seed}.rs"), &module);
-        write(format!("p{seed}.baton"), &text);
+        let body: String = lines.map(|line| format!("{line}\n")).collect();
+        write(format!("{name}.rs"), &body);
         writeln!(
             modules,
-            "#[allow(warnings, clippy::all)]\nmod p{seed} {{\n    include!(concat!(env!(\"OUT_DIR\"), \
-             \"/p{seed}.rs\"));\n}}"
+            "#[allow(warnings, clippy::all)]\nmod {name} {{\n    include!(concat!(env!(\"OUT_DIR\"), \
+             \"/{name}.rs\"));\n}}"
         )
         .unwrap();
+    };
+    let timer = fs::read_to_string("src/timer.baton").expect("it is in the tree");
+    module("timer", &timer);
+    for seed in first..end {
+        let (name, text) = (format!("p{seed}"), generate::program(seed));
+        module(&name, &text);
+        write(format!("{name}.baton"), &text);
         writeln!(
             list,
             "    Program {{\n        seed: {seed},\n        text: include_str!(concat!(env!(\"OUT_DIR\"), \
-             \"/p{seed}.baton\")),\n        compiled: \
-             Policy::linked(baton_native::module!(p{seed}::BatonPolicy)),\n    }},"
+             \"/{name}.baton\")),\n        compiled: \
+             Policy::linked(baton_native::module!({name}::BatonPolicy)),\n    }},"
         )
         .unwrap();
     }

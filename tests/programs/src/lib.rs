@@ -13,4 +13,11 @@ pub struct Program {
     pub compiled: Policy,
 }
 
+/// A policy whose turns end by a timer.
+pub const TIMER: Program = Program {
+    seed: 0,
+    text: include_str!("timer.baton"),
+    compiled: Policy::linked(baton_native::module!(timer::BatonPolicy)),
+};
+
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));

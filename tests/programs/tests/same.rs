@@ -5,7 +5,7 @@
 use baton_abi::BatonHint;
 use baton_lang::hir;
 use baton_native::Policy;
-use baton_programs::PROGRAMS;
+use baton_programs::{PROGRAMS, TIMER};
 use baton_sim::world::{Cx, Op, Spawn, World};
 use baton_sim::{Config, Outcome, PolicySpec, topology::Topology};
 
@@ -109,6 +109,18 @@ fn add_senders(seed: u64, world: &mut World) {
             }
         }));
     }
+}
+
+/// Two tasks that always run have turns of 1, 2, 4, 8 ms.
+#[test]
+fn turns_end_by_a_timer() {
+    let text = baton_lang::compile(TIMER.text).unwrap();
+    let outcome = compare(&text, TIMER.compiled, "1x1x1", "hogs:n=2", 1);
+    let ran = &outcome.stats.groups[0].ran;
+    let mut ms: Vec<u64> = ran.iter().map(|ns| (ns + 500_000) / 1_000_000).collect();
+    ms.sort_unstable();
+    // Of 15 ms.
+    assert_eq!(ms, [5, 10]);
 }
 
 #[test]

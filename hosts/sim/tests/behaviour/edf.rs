@@ -101,6 +101,31 @@ fn a_thread_that_is_late_has_no_deadline() {
     assert!(ran(0) * 5 > ran(1) * 4, "{} {}", ran(0), ran(1));
 }
 
+/// Threads that are always due soon leave a turn to the others, again and again.
+#[test]
+fn threads_without_a_deadline_are_not_starved() {
+    let mut world = World::new();
+    let hog = hog(&mut world);
+    world.task(hog);
+    let group = world.group("due");
+    for _ in 0..3 {
+        let mut step = 0;
+        let program = move |cx: &mut Cx<'_>| {
+            step += 1;
+            match step {
+                1 => within(cx.me, 10_000 * MS),
+                _ if step % 2 == 0 => Op::Sleep(100_000),
+                _ => Op::Run(10_000_000),
+            }
+        };
+        world.task(Spawn::new("due", program).group(group));
+    }
+    let outcome = run(&machine("1x1x1", crate::edf(), 2_000), world);
+    // A turn of 5 ms after each 100 ms, and the first ones.
+    let ran = outcome.stats.groups[0].runtime as i64 / MS;
+    assert!((80..160).contains(&ran), "{ran} of 2000 ms");
+}
+
 #[test]
 fn a_value_out_of_range_is_refused() {
     let heard: Arc<Mutex<Vec<Reply>>> = Arc::default();

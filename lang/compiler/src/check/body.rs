@@ -3,7 +3,7 @@
 
 mod expr;
 
-use super::Checker;
+use super::{has_handler, Checker};
 use crate::ast::{self, Assign, Binary, ExprKind as Written, StatementKind as Said};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::hir::*;
@@ -64,6 +64,8 @@ pub(super) struct BodyChecker<'c, 'a> {
     pub gone: Vec<&'a str>,
     pub needs: Needs,
     pub changes: bool,
+    /// The core is the one on which the handler runs, so its timer can be set.
+    pub sets_timer: bool,
     pub result: Type,
     loops: u32,
 }
@@ -83,6 +85,7 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
             gone: Vec::new(),
             needs: Needs::Nothing,
             changes: false,
+            sets_timer: false,
             result: Type::Nothing,
             loops: 0,
         }
@@ -353,6 +356,26 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
                     self.has_arguments(arguments, 0, "resched", expr.span);
                     self.need_lock(expr.span, "`resched()`");
                     return Some(StatementKind::Resched);
+                }
+                "set_timer" => {
+                    if !self.has_arguments(arguments, 1, "set_timer", expr.span) {
+                        return None;
+                    }
+                    let after = self.expect(&arguments[0], Type::Time);
+                    if !self.sets_timer {
+                        self.error(
+                            expr.span,
+                            "the core's timer is set on `schedule`, `tick` and `timer` only",
+                            "elsewhere, the core may not be the one on which the handler runs",
+                        );
+                    } else if !has_handler(self.checker.file, "timer") {
+                        self.error(
+                            expr.span,
+                            "the policy does not say what happens on `timer`",
+                            "write `on timer(core c) { .. }`",
+                        );
+                    }
+                    return Some(StatementKind::SetTimer(after));
                 }
                 "steal_for" => {
                     if !self.has_arguments(arguments, 1, "steal_for", expr.span) {

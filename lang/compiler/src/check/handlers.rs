@@ -23,6 +23,7 @@ pub(crate) const EVENTS: &[(&str, Type)] = &[
     ("balancing", Type::Core),
     ("entry", Type::Core),
     ("exit", Type::Core),
+    ("timer", Type::Core),
 ];
 
 impl<'a> Checker<'a> {
@@ -93,6 +94,7 @@ impl<'a> Checker<'a> {
                     self.policy.handlers.balancing = self.handler(handler, Phase::Balance);
                 }
                 "entry" => self.policy.handlers.entry = self.handler(handler, Phase::Update),
+                "timer" => self.policy.handlers.timer = self.handler(handler, Phase::Update),
                 _ => self.policy.handlers.exit = self.handler(handler, Phase::Update),
             }
         }
@@ -105,6 +107,7 @@ impl<'a> Checker<'a> {
         let of = self.kind(kind);
         let must_move = matches!(event, "preempt" | "yield" | "schedule");
         let mut body = BodyChecker::new(self, phase);
+        body.sets_timer = matches!(event, "schedule" | "tick" | "timer");
         let subject = body.local(&name.text, of);
         match of {
             Type::Core if phase != Phase::Balance => body.here = Some(subject),
@@ -259,7 +262,8 @@ impl<'a> Checker<'a> {
                 .as_ref()
                 .is_some_and(|it| self.calls_change(it)),
             Said::Expr(expr) => {
-                matches!(&expr.kind, Written::Call(name, _) if name.text == "resched")
+                let is_update = |name: &str| matches!(name, "resched" | "set_timer");
+                matches!(&expr.kind, Written::Call(name, _) if is_update(&name.text))
                     || self.calls_change(expr)
             }
             Said::If(condition, then, otherwise) => {

@@ -365,7 +365,10 @@ impl<'p> Evaluator<'p> {
             StatementKind::Call(function, arguments) => {
                 self.call(*function, arguments, path);
             }
-            StatementKind::Run(..) | StatementKind::Resched | StatementKind::StealFor(_) => {}
+            StatementKind::Run(..)
+            | StatementKind::Resched
+            | StatementKind::SetTimer(_)
+            | StatementKind::StealFor(_) => {}
         }
     }
 
@@ -748,6 +751,7 @@ pub fn assigns(policy: &Policy, attribute: usize) -> bool {
         &handlers.schedule,
         &handlers.entry,
         &handlers.exit,
+        &handlers.timer,
     ];
     let bodies = policy.functions.iter().map(|function| &function.body);
     let bodies = bodies

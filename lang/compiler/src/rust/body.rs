@@ -205,6 +205,15 @@ impl Writer<'_> {
                 self.line(format!("{call};"));
             }
             StatementKind::Resched => self.line("at.resched();"),
+            StatementKind::SetTimer(after) => {
+                let after = self.expr(after, scope);
+                if uses_at(&after) {
+                    self.line(format!("let value = {after};"));
+                    self.line("at.set_timer(value);");
+                } else {
+                    self.line(format!("at.set_timer({after});"));
+                }
+            }
             StatementKind::StealFor(core) => {
                 let core = self.expr(core, scope);
                 self.line(format!("balance.steal_for({core});"));

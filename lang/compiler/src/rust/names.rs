@@ -63,6 +63,8 @@ pub(super) fn function_name(name: &str) -> String {
         "arrive",
         "hint",
         "named",
+        "timer",
+        "has_timer",
         "place_in",
         "until",
     ];

@@ -491,7 +491,7 @@ impl<'a> BodyChecker<'_, 'a> {
         let text = name.text.as_str();
         let Some((Meaning::Function(index), declared)) = self.checker.names.get(text).copied()
         else {
-            if matches!(text, "resched" | "steal_for") {
+            if matches!(text, "resched" | "set_timer" | "steal_for") {
                 self.error(
                     span,
                     format!("`{text}` is a statement, and has no value"),
