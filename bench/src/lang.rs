@@ -36,7 +36,7 @@ const SUBJECTS: [&str; 6] = [
     "ule_cwc",
     "cfs_cwc_flat",
 ];
-/// The policies that are proved to conserve work, and judged.
+/// The policies that are judged. They are proved to conserve work, as some others are.
 const JUDGED: [&str; 2] = ["ule_cwc", "cfs_cwc_flat"];
 
 /// The tasks beside which parallel programs run.
@@ -285,8 +285,8 @@ fn means(rows: &[Row]) -> BTreeMap<(&'static str, String), f64> {
         .collect()
 }
 
-/// Each policy that is proved to conserve work gains 10 % in the parallel programs (the paper: 11.8
-/// to 15.5 %), and loses nothing elsewhere.
+/// Each policy of [`JUDGED`] must gain 10 % in the parallel programs (the paper: 11.8 to 15.5 %).
+/// It may lose 2 % in builds, and 3 % with the database.
 fn verdicts(means: &BTreeMap<(&'static str, String), f64>, rows: &[Row]) -> Vec<Verdict> {
     const BOUNDS: [(&str, Bound); 4] = [
         (ALONE, Bound::Least(1.1)),

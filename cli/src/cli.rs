@@ -31,7 +31,7 @@ use baton_control::names;
     version,
     max_term_width = 110,
     after_help = "Exit codes: 0 done; 1 the command failed; 2 wrong usage; 3 the machine \
-        lacks something; 4 a policy \
+        lacks something, or starved an agent; 4 a policy \
                   faulted. `run` and `vm run` give the exit code of their command."
 )]
 pub struct Cli {

@@ -122,7 +122,9 @@ fn the_interpreter_replays_what_the_compiled_policy_did() {
     let file = dir.path().join("language.rec");
     let file = name(&file);
     for policy in ["ule_cwc", "cfs_cwc_flat", "edf"] {
-        let line = format!("sim {policy} -w random --duration 200ms --json --record {file}");
+        let line = format!(
+            "sim {policy} -w random --duration 200ms --json --checkpoint 50ms --record {file}"
+        );
         json(&line.split(' ').collect::<Vec<_>>());
         for mode in [&["--single"][..], &[]] {
             let replayed = json(&[&["replay", file, "--interpreted", "--json"], mode].concat());
@@ -131,6 +133,13 @@ fn the_interpreter_replays_what_the_compiled_policy_did() {
             assert!(replayed["calls"].as_u64() > Some(1000), "{replayed}");
             assert_eq!(replayed["events"], replayed["events_in_file"], "{policy}");
         }
+        // It also reads a state that the compiled policy has saved.
+        let later = json(&["replay", file, "--interpreted", "--json", "--from", "150ms"]);
+        assert_eq!(later["end"], "whole", "{policy}");
+        assert!(
+            later["events"].as_u64() < later["events_in_file"].as_u64(),
+            "{later}"
+        );
     }
     // Another policy answers otherwise.
     let other = ["replay", file, "--interpreted", "-p", "lottery", "--json"];

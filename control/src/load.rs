@@ -351,8 +351,9 @@ pub fn attach(search: &Search, device: &Device, all: bool) -> Result<()> {
     }
 }
 
-/// Attaches the shim for exactly these tasks. If it was attached for the others, all tasks belong
-/// to the kernel's scheduler for a moment.
+/// Attaches the shim for all normal tasks (`all`), or for exactly those of class SCHED_EXT. If it
+/// is attached for the other set, it is detached first: for a moment the kernel's scheduler has all
+/// tasks.
 pub fn attach_anew(search: &Search, device: &Device, all: bool) -> Result<()> {
     let core = device.core()?;
     if core.attached != 0 && (core.all != 0) != all {

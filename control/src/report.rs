@@ -344,8 +344,8 @@ fn cause(fault: &Fault) -> &'static str {
              the same CPU"
         }
         "agent starved" => {
-            "see which tasks of the fair or a real-time class hold its CPU, move them or the \
-             enclave to other CPUs, or use a global agent"
+            "see which tasks hold its CPU: of the fair or a real-time class, or of a policy that is \
+             asked before (baton order); move them or the enclave, or use a global agent"
         }
         "agent gone" => "see why the agent ended, or was too slow (enclave create --limit)",
         _ => "see the message",
@@ -489,7 +489,7 @@ mod tests {
         check("fault-agent", &fault(&gone));
         let starved = Fault {
             kind: "agent starved",
-            message: "tasks of a higher class kept the agent from its CPU".into(),
+            message: "other tasks kept an agent from its CPU".into(),
             ..gone
         };
         check("fault-starved", &fault(&starved));

@@ -403,8 +403,7 @@ enum baton_fault_kind {
 	BATON_FAULT_KIND_REFUSAL_LOOP = 8,
 	// The process that answers for the policy, the agent of an enclave, ended or was silent.
 	BATON_FAULT_KIND_AGENT_GONE = 9,
-	// An agent of a CPU left messages unread because tasks of higher classes kept it from that
-	// CPU.
+	// An agent of a CPU left messages unread because other tasks kept it from that CPU.
 	BATON_FAULT_KIND_AGENT_STARVED = 10,
 };
 

@@ -166,9 +166,9 @@ impl fmt::Display for Abridged<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(line) => line.fmt(f),
-            Self::Again { lines: 1, times } => write!(f, "(that comes {times} times more)"),
+            Self::Again { lines: 1, times } => write!(f, "(the line above, {times} more times)"),
             Self::Again { lines, times } => {
-                write!(f, "(the last {lines} lines come {times} times more)")
+                write!(f, "(the {lines} lines above, {times} more times)")
             }
         }
     }

@@ -3,9 +3,10 @@
  * Requests of an agent that reach CPUs. Process context.
  *
  * BATON_AGENT_IOC_COMMIT: transactions for several CPUs by one call.
- * The agent may also write a transaction into the shared memory itself (pick.c has the states).
- * Here the kernel does so, and says at once which transactions cannot hold. A CPU checks its
- * transaction again when it takes it, as the task may have moved on by then.
+ * The agent can also write a transaction into the shared memory itself. policy/abi/src/agent.rs has
+ * the states of a transaction. Here the kernel writes it, and reports at once which transactions it
+ * refuses. A CPU checks its transaction again when it takes it, because the task's state may have
+ * changed by then.
  */
 #include <linux/preempt.h>
 #include <linux/rcupdate.h>
@@ -43,7 +44,10 @@ static enum baton_commit judge(const struct session *session, const struct baton
 	return BATON_COMMIT_COMPLETE;
 }
 
-/* Takes the CPU's transaction for this call. No CPU and no agent waits for a claimed one. */
+/*
+ * Takes the CPU's transaction for this call. No CPU spins on a claimed one: at most it runs nothing
+ * until it is kicked (waits_for_request() in pick.c). Another commit for the CPU fails.
+ */
 static bool claim(struct session *session, u32 cpu)
 {
 	u32 *state = &session->transactions[cpu].state;
@@ -147,9 +151,10 @@ static u32 commit_each(struct session *session, struct baton_agent_commit *commi
 }
 
 /*
- * All, or none. A CPU whose agent gives way clears `running` before it looks for a transaction. So
- * one that shows its agent after all transactions were claimed has not looked yet, or finds the
- * claimed one and runs nothing until this is done.
+ * Commits all transactions, or none. A CPU whose agent gives way clears `running` before it looks
+ * for a transaction. So if `running` still names the agent after all transactions were claimed, the
+ * CPU has not looked yet, or it finds the claimed transaction and runs nothing until the claim
+ * ends.
  */
 static u32 commit_together(struct session *session, struct baton_agent_commit *commits, u32 count)
 {
@@ -211,7 +216,7 @@ int baton_commit(struct session *session, struct baton_agent_commits __user *use
 	for (i = 0; i < arg.count; i++)
 		if (cpu_of(&commits[i]) >= session->nr_cpus)
 			return -EINVAL;
-	/* CPUs may wait for what is claimed here. */
+	/* A CPU that finds its transaction claimed may run nothing until the claim ends. */
 	preempt_disable();
 	arg.accepted = arg.flags & BATON_AGENT_TOGETHER ?
 			       commit_together(session, commits, arg.count) :

@@ -86,8 +86,15 @@ struct served {
 	u32 read;
 	bool had_work;
 	unsigned long read_at;		/* jiffies */
-	/* watch.c: how often the agent had left a CPU */
+	/* watch.c: its looks since then */
+	u32 looks;
+	/*
+	 * watch.c: how often the agent had left a CPU, whether it sleeps, and for each look, the
+	 * last in bit 0, whether it was starved
+	 */
 	unsigned long switches;
+	bool is_asleep;
+	u32 starved;
 } ____cacheline_aligned;
 
 /* From the last select_task_rq of a task until its next message; by slot. */
@@ -127,7 +134,6 @@ struct session {
 	/* why the watch is to end the session, or NULL; set once, in any context */
 	const char *failure;
 	u32 looks;			/* of the watch, since there is a failure */
-	u32 starved;			/* watch.c: a bit for each look, the newest in bit 0 */
 };
 
 /* The agent thinks that the CPU has a task, or knows nothing of it. In calls of the policy. */

@@ -23,8 +23,8 @@
 #define DOES_NOT_HOLD (U64_MAX - 1)	/* the agent chose a task that cannot run */
 
 /*
- * Takes the token that an agent names out of its task's word. Returns 0 when it is there no more,
- * or never was; *outcome says which.
+ * Takes a token that an agent names out of its task's status word, and returns it. Returns 0 if the
+ * enclave has no such task (*outcome is NOT_FOUND), or if the word lacks this token (STALE).
  */
 static __always_inline baton_token judge(struct session *session, baton_token token,
 					 enum baton_commit *outcome)
@@ -69,7 +69,7 @@ static __always_inline u64 transaction(struct session *session, struct baton_ctx
 		answer = judge(session, token, &outcome) ?: DOES_NOT_HOLD;
 	}
 	if (outcome == BATON_COMMIT_COMPLETE) {
-		/* An agent that sees that it is done sees that the CPU does not idle, and what it runs. */
+		/* An agent that reads DONE also reads that the CPU is busy, and what runs there. */
 		if (token > BATON_PICK_KEEP) {
 			WRITE_ONCE(session->cpus[cpu].wants, 0);
 			WRITE_ONCE(session->cpus[cpu].running, slot_of(token) + 1);
@@ -86,9 +86,9 @@ static __always_inline u64 transaction(struct session *session, struct baton_ctx
 }
 
 /*
- * Does a request hold this CPU's transaction just now? It may have seen that the CPU runs its
- * agent, and then has other CPUs run tasks that must not run beside what this one would run by
- * itself. The CPU runs nothing, and is kicked when the request is done: see commit.c.
+ * Has a commit claimed this CPU's transaction? A commit for a group may have seen that this CPU
+ * runs its agent. Then it makes other CPUs run tasks that must not run beside a task that this CPU
+ * would choose now. So this CPU runs nothing, and the commit kicks it at its end: see commit.c.
  */
 static bool waits_for_request(struct session *session, u32 cpu)
 {
@@ -221,8 +221,9 @@ static u64 run_agent_for(struct session *session, struct baton_ctx *ctx, u32 cpu
 }
 
 /*
- * Has the agent run for a message that was just written, if this CPU has one of its own. `prev`, or
- * NULL, leaves the CPU for that.
+ * Runs this CPU's own agent, if it has one, for a message that was just written. If the agent
+ * sleeps, wakes it. `prev`, unless NULL, leaves the CPU for the agent. Returns `otherwise` if the
+ * agent does not run now.
  */
 static u64 ask(struct session *session, struct baton_ctx *ctx, u32 cpu,
 	       const struct baton_task *prev, u64 otherwise)
@@ -361,7 +362,7 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 	if (answer != BATON_PICK_NONE && answer != RUN_NOTHING)
 		return run(session, cpu, answer);
 	if (prev && !is_own && answer != RUN_NOTHING) {
-		/* It is not, if the core has refused another one. */
+		/* `running` may still name a task that the core has just refused. */
 		WRITE_ONCE(word->running, prev->slot + 1);
 		if (!READ_ONCE(session->head->queued))
 			return BATON_PICK_KEEP;
@@ -370,8 +371,8 @@ u64 baton_agent_pick(void *this, struct baton_ctx *ctx, s32 cpu,
 	WRITE_ONCE(word->wants, 1);
 	WRITE_ONCE(word->running, 0);
 	/*
-	 * Whoever does not see this has written a transaction, a token's message or `attention`
-	 * before.
+	 * A writer that does not see `wants` has written its transaction, its message with a token,
+	 * or `attention` before this barrier, so the code below sees it.
 	 */
 	smp_mb();
 	token = agent_to_run(session, served);

@@ -23,9 +23,8 @@
 #define PATIENCE(limit) ((limit) / 2)
 #define INTERVAL(limit) min((limit) / 8, MAX_INTERVAL_MS)
 
-/* An agent is starved if it was in half of the looks for which a message may be unread. */
+/* How many looks the watch remembers. */
 #define MAX_LOOKS 32
-#define LOOKS(limit) min(PATIENCE(limit) / INTERVAL(limit), MAX_LOOKS)
 
 /* A policy that is being stopped loses its agents, too. The session then ends within this time. */
 #define LOOKS_FOR_STOP 3
@@ -48,8 +47,10 @@ static bool is_late(struct session *session, u32 cpu)
 		served->read = read;
 		served->read_at = jiffies;
 		served->had_work = has_work;
+		served->looks = 0;
 		return false;
 	}
+	served->looks++;
 	/* The message is older than the look that found it, by an interval at most. */
 	return time_after(jiffies, served->read_at + msecs_to_jiffies(PATIENCE(limit) -
 								      INTERVAL(limit)));
@@ -74,36 +75,49 @@ static void look_for_signal(struct session *session, u32 cpu)
 }
 
 /*
- * Has the agent of this CPU been runnable since the last look, and has not run? If it is due, the
- * enclave's tasks do not precede it: a higher class has its CPU.
+ * Notes whether the agent of this CPU was runnable since the last look, and did not run. If it is
+ * due, the enclave's tasks do not precede it: other tasks have its CPU.
  */
-static bool is_starved(struct session *session, u32 cpu)
+static void look_at_agent(struct session *session, u32 cpu)
 {
 	struct served *served = &session->served[cpu];
 	struct task_struct *agent;
 	bool is_starved = false;
 	unsigned long switches;
 
+	served->is_asleep = false;
 	rcu_read_lock();
 	agent = smp_load_acquire(&served->agent);
 	if (agent) {
 		switches = READ_ONCE(agent->nvcsw) + READ_ONCE(agent->nivcsw);
-		is_starved = switches == served->switches && task_is_running(agent) &&
+		served->is_asleep = !task_is_running(agent);
+		is_starved = switches == served->switches && !served->is_asleep &&
 			     !READ_ONCE(agent->on_cpu) &&
 			     (READ_ONCE(served->attention) || !READ_ONCE(served->is_waiting));
 		served->switches = switches;
 	}
 	rcu_read_unlock();
-	return is_starved;
+	served->starved = served->starved << 1 | is_starved;
 }
 
-/* The fault of an agent that is late. It may also wait for a lock of an agent that is starved. */
-static enum baton_fault_kind late_kind(const struct session *session)
+/*
+ * Is other tasks' use of the CPUs why the agent of this CPU is late? Either it was starved itself in
+ * half of the looks since it last read messages, or it sleeps, and an agent was that may hold the
+ * lock for which it waits.
+ */
+static bool is_starved(const struct session *session, u32 cpu)
 {
-	u32 looks = LOOKS(session->enclave->limit);
-	u32 starved = hweight32(session->starved & GENMASK(looks - 1, 0));
+	const struct served *served = &session->served[cpu];
+	u32 looks = clamp_t(u32, served->looks, 1, MAX_LOOKS);
+	u32 last = GENMASK(looks - 1, 0);
+	u32 other;
 
-	return 2 * starved >= looks ? BATON_FAULT_KIND_AGENT_STARVED : BATON_FAULT_KIND_AGENT_GONE;
+	if (2 * hweight32(served->starved & last) >= looks)
+		return true;
+	for (other = 0; served->is_asleep && other < session->nr_cpus; other++)
+		if (2 * hweight32(session->served[other].starved & last) >= looks)
+			return true;
+	return false;
 }
 
 void baton_watch_session(struct work_struct *work)
@@ -111,7 +125,6 @@ void baton_watch_session(struct work_struct *work)
 	struct session *session = container_of(to_delayed_work(work), struct session, watch);
 	const char *failure = READ_ONCE(session->failure);
 	enum baton_fault_kind kind = BATON_FAULT_KIND_AGENT_GONE;
-	bool late = false, starved = false;
 	u32 cpu;
 
 	if (failure && session->looks++ < LOOKS_FOR_STOP)
@@ -121,15 +134,18 @@ void baton_watch_session(struct work_struct *work)
 		/* So that it runs, should the kick have been too early. */
 		if (READ_ONCE(session->has_lost) && READ_ONCE(session->cpus[cpu].online))
 			baton_kick_cpu(cpu, false);
-		starved |= is_starved(session, cpu);
-		late |= is_late(session, cpu);
+		look_at_agent(session, cpu);
 	}
-	session->starved = session->starved << 1 | starved;
-	if (late) {
-		kind = late_kind(session);
-		failure = kind == BATON_FAULT_KIND_AGENT_STARVED ?
-				  "tasks of a higher class kept the agent from its CPU" :
-				  "the agent left messages unread for half of the limit";
+	for (cpu = 0; cpu < session->nr_cpus; cpu++) {
+		if (!is_late(session, cpu))
+			continue;
+		if (is_starved(session, cpu) && !failure) {
+			failure = "other tasks kept an agent from its CPU";
+			kind = BATON_FAULT_KIND_AGENT_STARVED;
+		} else if (!is_starved(session, cpu)) {
+			failure = "the agent left messages unread for half of the limit";
+			kind = BATON_FAULT_KIND_AGENT_GONE;
+		}
 	}
 	if (failure)
 		baton_session_gone(session, kind, failure);

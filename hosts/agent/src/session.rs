@@ -8,7 +8,7 @@ use baton_native::Policy;
 use crate::agent::Failure;
 use crate::version::{NotUpgraded, Upgraded};
 
-/// A session: from attaching to an enclave until one of the two ends that.
+/// A session: the time from attaching to an enclave until the agent or the enclave ends it.
 pub trait Session: Send + Sync {
     /// Answers messages until the enclave or [`Session::stop`] ends that.
     fn run(&self) -> Result<Ended, RunError>;

@@ -58,13 +58,14 @@ impl<'a, H: Host> Core<'a, H> {
             .find(is_late)
     }
 
-    /// The task that a running policy has had queued for longest, if it was asked for more than
-    /// `limit` ns of that time: a stall. Called by the watch alone, periodically. The time between
-    /// two calls counts as a whole.
+    /// Finds a stall: the queued task with the longest time in which its running policy was asked
+    /// and did not pick it, if that time exceeds `limit` ns. Called by the watch alone,
+    /// periodically. The interval between two calls counts in full or not at all.
     pub fn find_stall(&self, now: u64, limit: u64) -> Option<&'a Slot> {
         let since = self.watched_at.swap(now, Relaxed);
         let sole = self.sole.load(Relaxed);
-        // Any policy that is asked at all is asked within this time.
+        // Looks back to the previous call, and at least by `ASK_EVERY` or a quarter of the limit,
+        // whichever is shorter.
         let lately = since.min(now.saturating_sub(ASK_EVERY.min(limit / 4)));
         self.cpus.iter().for_each(|cpu| cpu.look(lately, sole));
         let mut longest = None;

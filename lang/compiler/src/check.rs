@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use crate::ast::{self, Binary, ExprKind as Written, Name};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::hir::*;
+use crate::rust::is_taken;
 
 /// Checks a policy. There is one only if there are no errors.
 pub fn check(file: &ast::File) -> Result<Policy, Vec<Diagnostic>> {
@@ -243,10 +244,14 @@ impl<'a> Checker<'a> {
         self.may_be_named(&file.name);
         let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let text = &file.name.text;
-        if !text.chars().all(is_good) || text.len() > 31 {
-            let help = "letters a to z, digits and _, at most 31 of them";
+        let begins = text.starts_with(|c: char| c.is_ascii_lowercase());
+        if !begins || !text.chars().all(is_good) || text.len() > 31 {
+            let help = "letters a to z, digits and _, with a letter first, at most 31 of them";
             let message = format!("`{text}` is no name of a policy");
             self.report(Diagnostic::error(file.name.span, message).help(help));
+        } else if is_taken(text) {
+            let message = format!("`{text}` is the name of something else in Rust");
+            self.report(Diagnostic::error(file.name.span, message).help("choose another name"));
         }
         for item in &file.items {
             if let ast::Item::Enum(name, values) = item {

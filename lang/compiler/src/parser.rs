@@ -353,7 +353,6 @@ impl<'s> Parser<'s> {
         Ok(Some(Order { is_lowest, by }))
     }
 
-    /// `NAME ( PARAMETERS ) { .. }`
     /// `in LEAST .. MOST`, if it is there.
     fn range(&mut self) -> Parsed<Option<(Expr, Expr)>> {
         if !self.eat_word("in") {
@@ -364,6 +363,7 @@ impl<'s> Parser<'s> {
         Ok(Some((least, self.expr()?)))
     }
 
+    /// `NAME ( FIELDS ) { .. }`
     fn hint(&mut self) -> Parsed<Hint> {
         let name = self.name("a name")?;
         let fields = self.list(|parser| {
@@ -393,6 +393,7 @@ impl<'s> Parser<'s> {
         Ok(parts)
     }
 
+    /// `NAME ( PARAMETERS ) { .. }`
     fn function(&mut self, result: Option<Name>) -> Parsed<Function> {
         let name = self.name("a name")?;
         let parameters = self.list(|parser| {

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 
 use crate::hir::*;
 use crate::walk::uses;
+pub(crate) use names::is_reserved;
 use names::{camel, constant_of, function_name, number_of, passed, safe, stored, upper};
 
 /// The sources of a crate.
@@ -66,6 +67,18 @@ struct Scope<'a> {
     result: Type,
     /// `to` is an option.
     may_stay: bool,
+}
+
+/// Names of the generated crate, which no policy has.
+const OF_CRATE: [&str; 8] = [
+    "Hint", "OfCore", "OfThread", "Option", "Reply", "Result", "Self", "Send",
+];
+
+/// Is the name of a policy taken by a type that the generated crate uses?
+pub(crate) fn is_taken(policy: &str) -> bool {
+    let name = camel(policy);
+    let mut taken = OF_MACHINE.iter().chain(&OF_CRATE);
+    taken.any(|taken| **taken == name)
 }
 
 /// What the machine offers to policies.

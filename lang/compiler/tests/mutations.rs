@@ -43,6 +43,24 @@ fn policies_of_the_tree_hold() {
     }
 }
 
+/// A hint can change an attribute between two reads of it, so that neither condition holds.
+#[test]
+fn a_hint_comes_between_two_reads() {
+    let edf = policy("edf/edf");
+    let twice = edf.replace(
+        "if (t.has_deadline) t => dst.urgent;
+                else t => dst.ready;",
+        "if (t.within > 0ms) t => dst.urgent;
+                else if (t.within <= 0ms) t => dst.ready;",
+    );
+    assert_ne!(twice, edf);
+    assert_eq!(fails_at(&twice), Ok(vec!["steal"]));
+    // One that no hint changes is the same at both.
+    let kept = twice.replace("t.within > 0ms) t =>", "t.due > 0ms) t =>");
+    let kept = kept.replace("t.within <= 0ms) t =>", "t.due <= 0ms) t =>");
+    assert_eq!(fails_at(&kept), Ok(vec![]));
+}
+
 /// The two policies that the paper says do not conserve work fail where it says.
 #[test]
 fn the_papers_models_fail() {

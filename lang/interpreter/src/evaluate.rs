@@ -105,7 +105,7 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
             }
             StatementKind::SetCore(index, value) => {
                 let value = self.expr(value).kept();
-                self.at().attributes_mut()[*index] = value;
+                self.at().attributes_mut().0[*index] = value;
             }
             StatementKind::If {
                 conditions,
@@ -318,7 +318,7 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
                 })
             }
             ExprKind::CoreAttribute(index) => {
-                let kept = self.at().attributes()[*index];
+                let kept = self.at().attributes().0[*index];
                 Value::of(kept, self.of.program.core[*index].kind)
             }
             ExprKind::Cload(core) => {

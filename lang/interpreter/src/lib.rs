@@ -13,6 +13,7 @@
 
 mod evaluate;
 mod hints;
+mod state;
 mod value;
 
 use std::cell::RefCell;
@@ -54,6 +55,10 @@ pub struct Interpreted {
 /// begins.
 #[derive(Debug, Default)]
 pub struct OfThread(OnceLock<Vec<Attribute>>);
+
+/// A core's attributes, in the order in which they are declared.
+#[derive(Debug)]
+pub struct OfCore(Vec<i64>);
 
 impl OfThread {
     /// Attribute `index`.
@@ -180,7 +185,7 @@ impl Rules for Interpreted {
     const NAME: &'static str = "interpreted";
 
     type Thread = OfThread;
-    type Core = Vec<i64>;
+    type Core = OfCore;
 
     fn new(env: &Env<'_>) -> Result<Self, Error> {
         let program = PROGRAM.with_borrow(|program| program.as_deref().cloned());
@@ -210,9 +215,9 @@ impl Rules for Interpreted {
         &self.queues
     }
 
-    fn core(&self, _: Cpu) -> Vec<i64> {
+    fn core(&self, _: Cpu) -> OfCore {
         let of = self.program.core.iter();
-        of.map(|it| initial(it).unwrap_or(0)).collect()
+        OfCore(of.map(|it| initial(it).unwrap_or(0)).collect())
     }
 
     fn begin(&self, thread: Thread<'_, OfThread>, core: Cpu) {
@@ -391,4 +396,4 @@ fn initial(attribute: &hir::Attribute) -> Option<i64> {
     })
 }
 
-baton_machine::policy!(Machine<Interpreted>, hints);
+baton_machine::policy!(Machine<Interpreted>, upgrade, hints);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Cores.
 
-use alloc::boxed::Box;
+use alloc::vec::Vec;
 use baton::runqueue::{Fifo, Queued, Tree};
 use baton::{Cpu, Ctx, Env, Kick, Lock, Schedulable, Shared, Topology};
 
@@ -20,7 +20,8 @@ pub(crate) struct Core<A> {
     pub cload: Shared<i64>,
     /// Another core has put a thread here, and has not woken this one yet.
     pub is_owed_kick: Shared<bool>,
-    /// This core's timer is about to wake others that are owed that. Written on the core.
+    /// The host's timer of this core was armed to wake others that are owed that. Written on the
+    /// core.
     pub owes_kicks: Shared<bool>,
 }
 
@@ -46,7 +47,7 @@ impl<A> Core<A> {
 
 /// What a core's lock guards.
 pub(crate) struct Guarded<A> {
-    pub queues: Box<[Queue]>,
+    pub queues: Vec<Queue>,
     /// What the policy declares.
     pub attributes: A,
     /// The slot of the thread that was picked last, if it still runs.
@@ -335,10 +336,9 @@ impl<'g, 'm, R: Rules> At<'g, 'm, R> {
     pub fn set_timer(&mut self, after: i64) {
         let after = after.max(0) as u64;
         self.guarded.timer_at = self.ctx.now().saturating_add(after).max(1);
-        // Otherwise the timer, which comes before, arms it again.
-        if !self.machine.cores[self.core].owes_kicks.get() {
-            self.ctx.arm_timer(after);
-        }
+        // There is one timer: it comes for the kicks, and is then armed for what is left.
+        let owes_kicks = self.machine.cores[self.core].owes_kicks.get();
+        self.ctx.arm_timer(if owes_kicks { 0 } else { after });
     }
 
     /// A random number below `most`; 0 if that is not positive.

@@ -16,9 +16,9 @@ pub trait Hinted: Rules {
     /// The thread that a hint is about.
     fn named(hint: &Self::Hint) -> Named;
 
-    /// The hint, about this thread. It changes nothing but attributes of the thread: no lock is
-    /// held, and another call about the thread may be under way. False if a value is not in its
-    /// range.
+    /// Accepts the hint about this thread. It changes nothing but attributes of the thread: no lock
+    /// is held, and another call about the thread may be in progress. Returns false if a value is
+    /// not in its range.
     fn hint(
         &self,
         seen: &Seen<'_, '_, Self>,
@@ -28,7 +28,7 @@ pub trait Hinted: Rules {
 }
 
 message! {
-    /// The answer to a hint that is not heard.
+    /// The answer to a hint that was not accepted.
     pub enum Reply, version 1 {
         /// A value of the hint with this tag was not in its range.
         OutOfRange {

@@ -8,8 +8,8 @@
 //! # Locks
 //!
 //! Each core has one lock, which guards its queues and its attributes. No call takes a core's lock
-//! while it holds another's, so there is no order of locks, and no deadlock. The one other lock is
-//! that of the threads on their way between two cores ([`balance`]); it is taken below a core's.
+//! while it holds another's, so there is no order of locks, and no deadlock. There is no other
+//! lock: a call that moves threads between two cores holds their tokens itself ([`balance`]).
 //!
 //! # What other cores see
 //!
@@ -48,3 +48,4 @@ pub use thread::{Attribute, Thread};
 /// How a hint names a thread.
 pub use baton::Thread as Named;
 pub use baton::{message, policy, state, Cpu, Env, Error, Plain, Wake, DEFAULT_SLICE};
+pub use baton::{Layout, Load, Save, State, Unlike};

@@ -56,8 +56,8 @@ impl<R: Rules> Machine<R> {
         thread
     }
 
-    /// The thread is no longer counted by the core that counts it. `goes_on`: it leaves that core
-    /// for another one.
+    /// Takes the thread out of the counts of the core that counts it. With `goes_on`, the thread
+    /// goes to another core, so its handler `depart` runs.
     fn uncount(&self, ctx: &Ctx<'_>, thread: Thread<'_, R::Thread>, goes_on: bool) {
         let home = &thread.kept.home;
         let was = home.load(Relaxed);
@@ -81,7 +81,7 @@ impl<R: Rules> Machine<R> {
                 return;
             }
         }
-        // It is on its way: the core that it goes to does not count it then.
+        // If the thread is on its way to another core, that core will not count it (`put`).
         let _ = home.compare_exchange(MOVING, NO_CORE, Relaxed, Relaxed);
     }
 
@@ -174,9 +174,9 @@ impl<R: Rules> Machine<R> {
         }
     }
 
-    /// A token of a thread came that had another one queued, and which of the two is there, and in
-    /// which queue, is not known: the thread is counted where it waits. A host gives a token back
-    /// late, so this is rare.
+    /// Called when a thread was queued that already had a token in a queue. It is not known which
+    /// of the two tokens is there now, and in which queue. So this looks for the thread, and counts
+    /// it on the core where it waits. This is rare: a host must have given a token back late.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle(&self, ctx: &Ctx<'_>, thread: Thread<'_, R::Thread>) {
@@ -241,15 +241,34 @@ impl<R: Rules> Machine<R> {
 
     /// Wakes the cores that are owed it. False if the call has no room for all of them.
     fn kick_owed(&self, ctx: &Ctx<'_>, cpu: Cpu) -> bool {
-        let near = self.topology.near(cpu).iter();
-        near.copied().all(|owed| {
+        for &owed in self.topology.near(cpu) {
             let is_owed = &self.cores[owed].is_owed_kick;
-            let is_done = !is_owed.get() || ctx.kick(owed, Kick::Idle).is_ok();
-            if is_done && is_owed.get() {
-                is_owed.set(false);
+            if !is_owed.get() {
+                continue;
             }
-            is_done
-        })
+            if ctx.kick(owed, Kick::Idle).is_err() {
+                return false;
+            }
+            is_owed.set(false);
+        }
+        true
+    }
+
+    /// Runs the handler of the core's timer if its time has passed. Otherwise the host's timer came
+    /// for kicks, and is armed for the time that is left.
+    fn policy_timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
+        self.locked(ctx, cpu, |at| {
+            let due = at.guarded.timer_at;
+            if due == 0 {
+                return;
+            }
+            let left = due.saturating_sub(ctx.now());
+            if left > 0 {
+                return ctx.arm_timer(left);
+            }
+            at.guarded.timer_at = 0;
+            self.rules.timer(at);
+        });
     }
 
     /// Runs a handler with the lock of a core held.
@@ -430,24 +449,14 @@ impl<R: Rules> Scheduler for Machine<R> {
     }
 
     fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {
-        let owes_kicks = &self.cores[cpu].owes_kicks;
-        if owes_kicks.get() {
-            if !self.kick_owed(ctx, cpu) {
-                return ctx.arm_timer(0);
-            }
-            owes_kicks.set(false);
-        }
+        // First, as it needs room for a kick.
         if self.rules.has_timer() {
-            self.locked(ctx, cpu, |at| {
-                let due = at.guarded.timer_at;
-                let left = due.saturating_sub(ctx.now());
-                if due != 0 && left > 0 {
-                    ctx.arm_timer(left);
-                } else if due != 0 {
-                    at.guarded.timer_at = 0;
-                    self.rules.timer(at);
-                }
-            });
+            self.policy_timer(ctx, cpu);
+        }
+        let is_done = self.kick_owed(ctx, cpu);
+        self.cores[cpu].owes_kicks.set(!is_done);
+        if !is_done {
+            ctx.arm_timer(0);
         }
     }
 
@@ -500,7 +509,11 @@ impl<R: Rules> Scheduler for Machine<R> {
     }
 
     fn cpu_offline(&self, ctx: &Ctx<'_>, cpu: Cpu) {
-        self.locked(ctx, cpu, |at| self.rules.exit(at));
+        self.locked(ctx, cpu, |at| {
+            self.rules.exit(at);
+            // The host's timer does not outlive it.
+            at.guarded.timer_at = 0;
+        });
         loop {
             let mut guarded = self.cores[cpu].guarded.lock();
             let queues = &mut guarded.queues;

@@ -2,18 +2,21 @@
 //! The state that one version of a policy passes on to the next: its threads and cores, shared as
 //! they are.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64};
 
 use baton::runqueue::{Fifo, Tree};
-use baton::{Env, Error, Layout, Load, Lock, PerCpu, PerTask, Save, State, Unlike, Upgrade};
+use baton::{
+    Env, Error, Layout, Load, Lock, PerCpu, PerTask, Save, Shared, State, Unlike, Upgrade,
+};
 
 use crate::core::{Core, Guarded, Queue};
 use crate::rules::Rules;
 use crate::scheduler::Machine;
 use crate::thread::{Attribute, Kept};
 
-/// The meaning of the fields of [`Core`], [`Guarded`] and [`Kept`]. Raise it when one changes.
+/// The version of [`Core`], [`Guarded`] and [`Kept`]. Raise it if the meaning of a field changes.
 const VERSION: u32 = 1;
 
 /// A policy whose versions can replace each other while it runs.
@@ -72,54 +75,47 @@ impl<R: Upgradable> Upgrade for Machine<R> {
     }
 }
 
-impl<A: State> State for Core<A> {
-    const LAYOUT: Layout = Layout::of::<Self>("Core", VERSION).field("", 0, A::LAYOUT);
+/// As `baton::state!`, for a structure with the attributes `A` of a thread or core.
+macro_rules! state {
+    ($type:ident { $($field:ident: $of:ty),* $(,)? }) => {
+        impl<A: State> State for $type<A> {
+            const LAYOUT: Layout = Layout::of::<Self>(stringify!($type), VERSION)
+                $(.field(stringify!($field), offset_of!($type<A>, $field), <$of as State>::LAYOUT))*;
 
-    fn save(&self, to: &mut Save<'_>) {
-        self.guarded.lock().save(to);
-        self.count.save(to);
-        self.cload.save(to);
-        self.is_owed_kick.save(to);
-        self.owes_kicks.save(to);
-    }
+            fn save(&self, to: &mut Save<'_>) {
+                $(State::save(&self.$field, to);)*
+            }
 
-    fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
-        Ok(Self {
-            guarded: Lock::new(Guarded::load(from)?),
-            count: State::load(from)?,
-            cload: State::load(from)?,
-            is_owed_kick: State::load(from)?,
-            owes_kicks: State::load(from)?,
-        })
-    }
+            fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
+                Ok(Self { $($field: <$of as State>::load(from)?),* })
+            }
+        }
+    };
 }
 
-impl<A: State> State for Guarded<A> {
-    const LAYOUT: Layout = Layout::of::<Self>("Guarded", VERSION).field("", 0, A::LAYOUT);
-
-    fn save(&self, to: &mut Save<'_>) {
-        to.word(self.queues.len() as u64);
-        self.queues.iter().for_each(|queue| queue.save(to));
-        self.attributes.save(to);
-        self.current.save(to);
-        self.count.save(to);
-        self.cload.save(to);
-        self.timer_at.save(to);
-    }
-
-    fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
-        let queues: Result<Vec<Queue>, Unlike> =
-            (0..from.count()?).map(|_| Queue::load(from)).collect();
-        Ok(Self {
-            queues: Box::from(queues?),
-            attributes: State::load(from)?,
-            current: State::load(from)?,
-            count: State::load(from)?,
-            cload: State::load(from)?,
-            timer_at: State::load(from)?,
-        })
-    }
-}
+state!(Core {
+    guarded: Lock<Guarded<A>>,
+    count: Shared<i64>,
+    cload: Shared<i64>,
+    is_owed_kick: Shared<bool>,
+    owes_kicks: Shared<bool>,
+});
+state!(Guarded {
+    queues: Vec<Queue>,
+    attributes: A,
+    current: Option<u32>,
+    count: i64,
+    cload: i64,
+    timer_at: u64,
+});
+state!(Kept {
+    attributes: A,
+    home: AtomicU32,
+    load: AtomicI64,
+    left_for: AtomicU32,
+    nice: AtomicI32,
+    runtime: AtomicU64,
+});
 
 impl State for Queue {
     const LAYOUT: Layout = Layout::of::<Self>("Queue", VERSION)
@@ -145,30 +141,6 @@ impl State for Queue {
             1 => State::load(from).map(Self::Key),
             _ => Err(Unlike),
         }
-    }
-}
-
-impl<A: State> State for Kept<A> {
-    const LAYOUT: Layout = Layout::of::<Self>("Kept", VERSION).field("", 0, A::LAYOUT);
-
-    fn save(&self, to: &mut Save<'_>) {
-        self.attributes.save(to);
-        self.home.save(to);
-        self.load.save(to);
-        self.left_for.save(to);
-        self.nice.save(to);
-        self.runtime.save(to);
-    }
-
-    fn load(from: &mut Load<'_>) -> Result<Self, Unlike> {
-        Ok(Self {
-            attributes: State::load(from)?,
-            home: State::load(from)?,
-            load: State::load(from)?,
-            left_for: State::load(from)?,
-            nice: State::load(from)?,
-            runtime: State::load(from)?,
-        })
     }
 }
 

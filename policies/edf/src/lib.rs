@@ -37,7 +37,7 @@ pub struct Edf {
 pub struct OfThread {
     within: Attribute,
     due: Attribute,
-    is_late: Attribute,
+    has_deadline: Attribute,
 }
 
 /// The attributes of a core.
@@ -47,12 +47,17 @@ pub struct OfCore {
 }
 
 impl Edf {
-    fn is_urgent(&self, t: Thread<'_, OfThread>) -> bool {
-        t.attributes().within.get() > 0 && !(t.attributes().is_late.get() != 0)
+    #[inline]
+    fn note_wait(&self, at: &mut At<'_, '_, Self>) {
+        if at.waiting(READY_QUEUE) == 0 {
+            let value = at.now();
+            at.attributes_mut().served = value;
+        }
     }
 
     fn precedes(&self, t: Thread<'_, OfThread>, other: Thread<'_, OfThread>) -> bool {
-        !self.is_urgent(other) || t.attributes().due.get() < other.attributes().due.get()
+        !(other.attributes().has_deadline.get() != 0)
+            || t.attributes().due.get() < other.attributes().due.get()
     }
 
     fn choose_core(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
@@ -92,7 +97,7 @@ impl Rules for Edf {
     fn begin(&self, thread: Thread<'_, OfThread>, _: Cpu) {
         thread.attributes().within.set(0);
         thread.attributes().due.set(0);
-        thread.attributes().is_late.set(0);
+        thread.attributes().has_deadline.set(0);
     }
 
     fn place_new(&self, seen: &Seen<'_, '_, Self>, t: Thread<'_, OfThread>, wake: &Wake) -> Cpu {
@@ -111,6 +116,7 @@ impl Rules for Edf {
     }
 
     fn start(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) -> Place {
+        self.note_wait(at);
         Place {
             queue: READY_QUEUE,
             key: 0,
@@ -119,10 +125,12 @@ impl Rules for Edf {
 
     fn unblock(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) -> Place {
         t.attributes()
+            .has_deadline
+            .set(i64::from(t.attributes().within.get() > 0));
+        t.attributes()
             .due
             .set(at.now() + t.attributes().within.get());
-        t.attributes().is_late.set(i64::from(false));
-        if self.is_urgent(t) {
+        if t.attributes().has_deadline.get() != 0 {
             if !at.attributes().is_overdue
                 && let Some(current) = at.current()
                 && self.precedes(t, current)
@@ -134,6 +142,7 @@ impl Rules for Edf {
                 key: t.attributes().due.get(),
             }
         } else {
+            self.note_wait(at);
             Place {
                 queue: READY_QUEUE,
                 key: 0,
@@ -143,14 +152,15 @@ impl Rules for Edf {
 
     fn preempt(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) -> Place {
         if at.now() >= t.attributes().due.get() {
-            t.attributes().is_late.set(i64::from(true));
+            t.attributes().has_deadline.set(i64::from(false));
         }
-        if self.is_urgent(t) {
+        if t.attributes().has_deadline.get() != 0 {
             Place {
                 queue: URGENT_QUEUE,
                 key: t.attributes().due.get(),
             }
         } else {
+            self.note_wait(at);
             Place {
                 queue: READY_QUEUE,
                 key: 0,
@@ -159,19 +169,23 @@ impl Rules for Edf {
     }
 
     fn give_way(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) -> Place {
+        t.attributes().has_deadline.set(i64::from(false));
+        self.note_wait(at);
         Place {
             queue: READY_QUEUE,
             key: 0,
         }
     }
 
+    fn arrive(&self, at: &mut At<'_, '_, Self>, t: Thread<'_, OfThread>) {
+        self.note_wait(at);
+    }
+
     fn schedule<'a>(&self, at: &mut At<'_, 'a, Self>) -> Option<Next<'a, OfThread>> {
         let mut t = at.first(URGENT_QUEUE);
-        if at.waiting(READY_QUEUE) == 0 {
-            let value = at.now();
-            at.attributes_mut().served = value;
-        }
-        let value = at.now() - at.attributes().served > self.patience;
+        let value = t.is_some()
+            && at.waiting(READY_QUEUE) > 0
+            && at.now() - at.attributes().served > self.patience;
         at.attributes_mut().is_overdue = value;
         if !t.is_some() || at.attributes().is_overdue {
             t = at.first(READY_QUEUE);
@@ -226,7 +240,7 @@ impl Rules for Edf {
         let src = at.core();
         let mut to = None;
         if at.cload(src) - (at.cload(dst) + moved.0) >= 2 {
-            if self.is_urgent(t) {
+            if t.attributes().has_deadline.get() != 0 {
                 to = Some(URGENT_QUEUE);
             } else {
                 to = Some(READY_QUEUE);
@@ -240,14 +254,14 @@ impl Rules for Edf {
     }
 }
 
-baton_machine::state!(OfThread, version 1 { within, due, is_late });
+baton_machine::state!(OfThread, version 1 { within, due, has_deadline });
 baton_machine::state!(OfCore, version 1 { served, is_overdue });
 
 impl Upgradable for Edf {
     const DECLARED: &'static [&'static str] = &[
         "time within",
         "time due",
-        "bool is_late",
+        "bool has_deadline",
         "time served",
         "bool is_overdue",
         "queue urgent order lowest due",
@@ -265,7 +279,7 @@ baton_machine::message! {
 }
 
 impl Edf {
-    fn hint_deadline(&self, seen: &Seen<'_, '_, Self>, t: Thread<'_, OfThread>, within: i64) {
+    fn hear_deadline(&self, seen: &Seen<'_, '_, Self>, t: Thread<'_, OfThread>, within: i64) {
         t.attributes().within.set(within);
     }
 }
@@ -282,7 +296,7 @@ impl Hinted for Edf {
     fn hint(&self, seen: &Seen<'_, '_, Self>, thread: Thread<'_, OfThread>, hint: Hint) -> bool {
         match hint {
             Hint::Deadline { within, .. } if (0..=10_000_000_000).contains(&within) => {
-                self.hint_deadline(seen, thread, within)
+                self.hear_deadline(seen, thread, within)
             }
             _ => return false,
         }

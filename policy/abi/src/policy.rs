@@ -224,8 +224,7 @@ pub enum BatonFaultKind {
     RefusalLoop = 8,
     /// The process that answers for the policy, the agent of an enclave, ended or was silent.
     AgentGone = 9,
-    /// An agent of a CPU left messages unread because tasks of higher classes kept it from that
-    /// CPU.
+    /// An agent of a CPU left messages unread because other tasks kept it from that CPU.
     AgentStarved = 10,
 }
 

@@ -32,7 +32,7 @@ fn starved() -> Result<(), String> {
             .read_to_string(&mut report)
             .map_err(|e| e.to_string())?;
     }
-    let words = ["agent starved", "at fault  this machine", "higher class"];
+    let words = ["agent starved", "at fault  this machine", "other tasks"];
     let is_good = ended.code() == Some(3) && words.iter().all(|word| report.contains(word));
     check(is_good, || {
         format!("the agent ended with {ended}: {report}")

@@ -301,6 +301,31 @@ mod tests {
     }
 
     #[test]
+    fn switches_are_given_in_order_and_up_to_a_time() {
+        let mut switches = Switches {
+            cpus: Vec::new(),
+            layout: LAYOUT,
+            held: BinaryHeap::new(),
+            ends: [0; 2],
+        };
+        for (cpu, time) in [(0, 7), (1, 3), (1, 9), (0, 5)] {
+            let next = String::new();
+            switches.held.push(Reverse(Switch { time, cpu, next }));
+        }
+        let mut given = Vec::new();
+        let mut give = |switches: &mut Switches, end| {
+            let take = |switch: Switch| {
+                given.push(switch.time);
+                Ok(())
+            };
+            switches.give(end, take).unwrap();
+            std::mem::take(&mut given)
+        };
+        assert_eq!(give(&mut switches, 6), [3, 5]);
+        assert_eq!(give(&mut switches, u64::MAX), [7, 9]);
+    }
+
+    #[test]
     fn the_layout_is_the_kernels() {
         let text = "name: sched_switch\nID: 312\nformat:\n\tfield:char prev_comm[16];\toffset:8;\n\
                     \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n";

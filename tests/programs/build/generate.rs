@@ -250,6 +250,7 @@ impl Generator {
         let mut fields = vec!["thread t".to_owned()];
         for _ in 0..self.below(4) {
             let kind = self.one_of(&[Kind::Int, Kind::Time, Kind::Bool, Kind::Level]);
+            self.names += WORDS.len();
             let name = self.fresh();
             let range = match kind {
                 Kind::Int => format!(" in -{} .. {}", self.below(3), self.below(9)),
@@ -530,7 +531,9 @@ impl Generator {
                 let (name, kind) = self.one_of(&scope.variables.clone());
                 let value = self.assigned(kind, scope);
                 let sign = match kind {
-                    Kind::Int | Kind::Time => self.one_of(&["=", "+=", "-="]),
+                    Kind::Int | Kind::Time if scope.phase != Phase::Hint => {
+                        self.one_of(&["=", "+=", "-="])
+                    }
                     _ => "=",
                 };
                 self.line(&format!("{name} {sign} {value};"));
@@ -540,10 +543,10 @@ impl Generator {
                     self.one_of(&scope.threads.clone()),
                     self.one_of(&self.thread.clone()),
                 );
-                if !changes && !can(kind, scope) {
+                if !changes && (!can(kind, scope) || name == "load") {
                     return;
                 }
-                let value = match kind == Kind::Int && self.chance(3) {
+                let value = match kind == Kind::Int && changes && self.chance(3) {
                     // It grows until it is too large.
                     true => format!("{thread}.{name} * {thread}.weight + 1"),
                     false => self.assigned(kind, scope),
@@ -645,6 +648,7 @@ impl Generator {
         }
         let value = self.expr(kind, 2, scope);
         match kind {
+            _ if scope.phase == Phase::Hint => value,
             Kind::Int if !self.chance(10) => format!("({value}) % 10007"),
             Kind::Time if !self.chance(10) => format!("({value}) % 10ms"),
             _ => value,
@@ -692,6 +696,9 @@ impl Generator {
 
     /// A call of a function with this result.
     fn call(&mut self, result: Option<Kind>, depth: u64, scope: &Scope) -> Option<String> {
+        if scope.phase == Phase::Hint {
+            return None;
+        }
         let fits = |it: &&Function| {
             let is_known = match it.phase {
                 Phase::Pure => true,
@@ -792,7 +799,13 @@ impl Generator {
             return format!("{}", self.below(60));
         }
         let deeper = depth - 1;
-        match self.below(11) {
+        // A hint does not compute.
+        let which = match (scope.phase, can(Kind::Core, scope)) {
+            (Phase::Hint, true) => self.one_of(&[0, 1, 4, 5]),
+            (Phase::Hint, false) => self.one_of(&[0, 4, 5]),
+            _ => self.below(11),
+        };
+        match which {
             0 => format!("{}", self.below(2000)),
             1 | 2 if scope.observes() && can(Kind::Core, scope) => {
                 let core = self.expr(Kind::Core, deeper, scope);
@@ -852,7 +865,11 @@ impl Generator {
             return literal;
         }
         let deeper = depth - 1;
-        match self.below(7) {
+        let which = match scope.phase {
+            Phase::Hint => self.one_of(&[0, 1, 6]),
+            _ => self.below(7),
+        };
+        match which {
             0 if scope.observes() => "now()".into(),
             1 => {
                 let which = self.one_of(&["min", "max"]);

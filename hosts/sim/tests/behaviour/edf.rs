@@ -101,6 +101,37 @@ fn a_thread_that_is_late_has_no_deadline() {
     assert!(ran(0) * 5 > ran(1) * 4, "{} {}", ran(0), ran(1));
 }
 
+/// A core that was idle for long, or just began, has kept no thread waiting.
+#[test]
+fn a_wait_begins_when_a_thread_waits() {
+    let mut world = World::new();
+    let group = world.group("due");
+    let mut step = 0;
+    let program = move |cx: &mut Cx<'_>| {
+        step += 1;
+        match step {
+            1 => within(cx.me, MS),
+            _ if step % 2 == 0 => Op::Sleep(200_000_000),
+            _ => Op::Run(1_000_000),
+        }
+    };
+    world.task(Spawn::new("due", program).group(group));
+    let mut step = 0;
+    // Wakes up just before the other, on the idle core.
+    let program = move |_: &mut Cx<'_>| {
+        step += 1;
+        match step % 2 {
+            1 => Op::Sleep(199_950_000),
+            _ => Op::Run(2_000_000),
+        }
+    };
+    let group = world.group("other");
+    world.task(Spawn::new("other", program).group(group));
+    let outcome = run(&machine("1x1x1", crate::edf(), 2_000), world);
+    let waits = outcome.stats.groups[0].wakeups.percentiles().p50 as i64;
+    assert!(waits < MS / 10, "{waits}");
+}
+
 /// Threads that are always due soon leave a turn to the others, again and again.
 #[test]
 fn threads_without_a_deadline_are_not_starved() {

@@ -21,7 +21,7 @@ pub(super) enum Phase {
     Update,
     /// Takes a hint: changes attributes of a thread, without locks.
     Hint,
-    /// Under that lock, chooses what runs.
+    /// Under the lock of a core, chooses what that core runs next.
     Schedule,
     /// A function, which needs what its body needs.
     Function,
@@ -215,7 +215,7 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
                 if self.subject.is_some() {
                     self.error(
                         span,
-                        "a handler that moves a thread has no return: it ends at its end",
+                        "a handler that moves a thread cannot use `return`",
                         "use if and else",
                     );
                 }
@@ -291,11 +291,12 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
         let value = match how {
             Assign::Set => value,
             Assign::Add | Assign::Subtract => {
+                self.computes(target.span);
                 let operator = match how {
                     Assign::Add => Binary::Add,
                     _ => Binary::Subtract,
                 };
-                // `t.left--` counts in the unit of what it changes.
+                // `t.left--` subtracts the number 1. A time has a unit, so this is an error there.
                 let value = match (to.of, value.kind) {
                     (Type::Time, ExprKind::Int(1)) if value.of == Type::Int => {
                         self.error(value.span, "a time has a unit", "write -= 1ms, for example");
@@ -314,7 +315,7 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
         };
         match to.kind {
             ExprKind::Local(id) => {
-                // A name for what was found by a test does not change.
+                // The core whose lock is held, and the thread to be moved, cannot be assigned.
                 let kind = self.locals[id].kind;
                 if self.here == Some(id) || self.subject == Some(id) {
                     self.error(to.span, "this name does not change", "declare another one");
@@ -326,6 +327,13 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
             ExprKind::ThreadAttribute(thread, index) => {
                 self.fits(&value, to.of);
                 self.change(to.span);
+                if self.phase == Phase::Hint && self.checker.policy.load == Some(index) {
+                    self.error(
+                        to.span,
+                        "a hint does not change the load, by which the thread is counted",
+                        "keep the value in another attribute, and set the load in a handler",
+                    );
+                }
                 Some(StatementKind::SetThread(*thread, index, value))
             }
             ExprKind::CoreAttribute(index) => {

@@ -6,6 +6,7 @@ use super::Checker;
 use crate::ast;
 use crate::diagnostic::Diagnostic;
 use crate::hir::*;
+use crate::rust::is_reserved;
 
 /// A message has six words (`BATON_HINT_WORDS` of the ABI), and a thread besides.
 const MOST_FIELDS: usize = 6;
@@ -19,6 +20,7 @@ impl<'a> Checker<'a> {
                 continue;
             };
             let name = &hint.name;
+            self.may_be_named(name);
             let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
             let begins = |text: &str| text.starts_with(|c: char| c.is_ascii_lowercase());
             if !begins(&name.text) || !name.text.chars().all(is_good) {
@@ -61,6 +63,13 @@ impl<'a> Checker<'a> {
         }
         for (at, field) in written.fields.iter().enumerate() {
             self.may_be_named(&field.name);
+            if is_reserved(&field.name.text) {
+                // The name is part of the message's type, for programs in Rust.
+                let message = format!("`{}` is a word of Rust or of Baton", field.name.text);
+                self.report(
+                    Diagnostic::error(field.name.span, message).help("choose another name"),
+                );
+            }
             let mut before = written.fields[..at].iter();
             if before.any(|other| other.name.text == field.name.text) {
                 let message = format!("`{}` is declared twice", field.name.text);
@@ -103,8 +112,8 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// The values that are heard. Programs are not trusted, and a value without a limit could
-    /// overflow.
+    /// The values that are accepted. Programs are not trusted: a handler that computes with a value
+    /// without a limit would overflow.
     fn field_range(&mut self, field: &ast::Field, kind: Type) -> Option<(i64, i64)> {
         match (kind, &field.range) {
             (Type::Int | Type::Time, Some((least, most))) => {

@@ -489,7 +489,10 @@ impl<'p> Evaluator<'p> {
                     _ => return self.any("attribute", expr.of),
                 };
                 match expr.of {
-                    Type::Core => self.any("attribute", expr.of),
+                    // A hint may have changed it since the last read.
+                    of if of == Type::Core || is_hinted(self.policy, *index) => {
+                        self.any("attribute", of)
+                    }
                     of => Value::Term(self.attribute(&format!("thread{thread}.{index}"), of)),
                 }
             }
@@ -721,23 +724,28 @@ fn assigned(statements: &[Statement], found: &mut Vec<LocalId>) {
     }
 }
 
+/// Do statements assign this attribute of threads?
+fn sets(statements: &[Statement], attribute: usize) -> bool {
+    statements.iter().any(|statement| match &statement.kind {
+        StatementKind::SetThread(_, index, _) => *index == attribute,
+        StatementKind::If {
+            then, otherwise, ..
+        } => sets(then, attribute) || otherwise.as_ref().is_some_and(|it| sets(it, attribute)),
+        StatementKind::Foreach(_, _, _, body) | StatementKind::Unless(_, _, body) => {
+            sets(body, attribute)
+        }
+        _ => false,
+    })
+}
+
+/// Does a hint assign this attribute of threads?
+fn is_hinted(policy: &Policy, attribute: usize) -> bool {
+    let mut hints = policy.hints.iter();
+    hints.any(|hint| sets(&hint.body.statements, attribute))
+}
+
 /// Does any body assign this attribute of threads?
 pub fn assigns(policy: &Policy, attribute: usize) -> bool {
-    fn within(statements: &[Statement], attribute: usize) -> bool {
-        statements.iter().any(|statement| match &statement.kind {
-            StatementKind::SetThread(_, index, _) => *index == attribute,
-            StatementKind::If {
-                then, otherwise, ..
-            } => {
-                within(then, attribute)
-                    || otherwise.as_ref().is_some_and(|it| within(it, attribute))
-            }
-            StatementKind::Foreach(_, _, _, body) | StatementKind::Unless(_, _, body) => {
-                within(body, attribute)
-            }
-            _ => false,
-        })
-    }
     let handlers = &policy.handlers;
     let placed = [&handlers.new, &handlers.unblock];
     let others = [
@@ -761,5 +769,5 @@ pub fn assigns(policy: &Policy, attribute: usize) -> bool {
         .chain(policy.steal.iter().map(|steal| &steal.steal_thread.body));
     bodies
         .into_iter()
-        .any(|body| within(&body.statements, attribute))
+        .any(|body| sets(&body.statements, attribute))
 }

@@ -138,7 +138,7 @@ impl Writer<'_> {
             StatementKind::SetThread(thread, index, value) => {
                 let attribute = &self.policy.thread[*index];
                 let thread = self.expr(thread, scope);
-                let value = self.expr(value, scope);
+                let value = self.alone(value, scope);
                 let value = match attribute.kind {
                     Type::Bool => format!("i64::from({value})"),
                     Type::Core => format!("i64::from({value}.number())"),
@@ -150,7 +150,7 @@ impl Writer<'_> {
                 ));
             }
             StatementKind::SetCore(index, value) => {
-                let value = self.expr(value, scope);
+                let value = self.alone(value, scope);
                 let attribute = safe(&self.policy.core[*index].name);
                 if uses_at(&value) {
                     self.line(format!("let value = {value};"));
@@ -233,6 +233,7 @@ impl Writer<'_> {
             _ => Binary::And.level() + 1,
         };
         let texts = conditions.iter().map(|condition| match condition {
+            Condition::Holds(condition) if level == 0 => self.alone(condition, scope),
             Condition::Holds(condition) => self.operand(condition, level, scope),
             Condition::IsThere(value, id) => {
                 let name = safe(&scope.locals[*id].name);

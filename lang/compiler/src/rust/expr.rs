@@ -8,9 +8,19 @@ use super::{Given, Scope, Writer};
 use crate::hir::*;
 
 impl Writer<'_> {
+    /// An expression with nothing beside it, which needs no parentheses.
+    pub(super) fn alone(&mut self, expr: &Expr, scope: Scope<'_>) -> String {
+        let text = self.expr(expr, scope);
+        let is_attribute = matches!(expr.kind, ExprKind::ThreadAttribute(..));
+        match text.strip_prefix('(').and_then(|it| it.strip_suffix(')')) {
+            Some(bare) if is_attribute => bare.to_owned(),
+            _ => text,
+        }
+    }
+
     /// A value for a place of this type.
     pub(super) fn coerced(&mut self, value: &Expr, of: Type, scope: Scope<'_>) -> String {
-        let text = self.expr(value, scope);
+        let text = self.alone(value, scope);
         match (of, value.of) {
             (Type::MaybeThread, Type::Thread) | (Type::MaybeCore, Type::Core) => {
                 format!("Some({text})")

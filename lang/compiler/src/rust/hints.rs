@@ -78,7 +78,7 @@ impl Writer<'_> {
             format!(", {mark}{}: {kind}", local(hint, field.local))
         });
         self.open(format!(
-            "fn hint_{}(&self, seen: &Seen<'_, '_, Self>, {}: Thread<'_, OfThread>{}) {{",
+            "fn hear_{}(&self, seen: &Seen<'_, '_, Self>, {}: Thread<'_, OfThread>{}) {{",
             hint.name,
             local(hint, hint.thread),
             parameters.collect::<String>()
@@ -115,7 +115,7 @@ impl Writer<'_> {
             false => format!(" if {}", ranges.join(" && ")),
         };
         self.line(format!(
-            "Hint::{} {{ {fields}.. }}{condition} => self.hint_{}(seen, thread{values}),",
+            "Hint::{} {{ {fields}.. }}{condition} => self.hear_{}(seen, thread{values}),",
             camel(&hint.name),
             hint.name
         ));

@@ -21,14 +21,19 @@ const RESERVED: &[&str] = &[
     "in", "left", "let", "loop", "macro", "match", "mod", "move", "moved", "mut", "next",
     "override", "priv", "pub", "queue", "ref", "return", "seen", "static", "struct", "super", "to",
     "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "value", "virtual",
-    "wake", "walk", "where", "while", "yield", "abstract", "become",
+    "thread", "wake", "walk", "where", "while", "yield", "abstract", "become",
 ];
+
+/// Does a name of the policy differ in Rust?
+pub(crate) fn is_reserved(name: &str) -> bool {
+    let number = name.strip_prefix("argument");
+    let is_argument = number.is_some_and(|number| number.parse::<usize>().is_ok());
+    is_argument || RESERVED.contains(&name)
+}
 
 /// A name of the policy in Rust.
 pub(super) fn safe(name: &str) -> String {
-    let number = name.strip_prefix("argument");
-    let is_argument = number.is_some_and(|number| number.parse::<usize>().is_ok());
-    match is_argument || RESERVED.contains(&name) {
+    match is_reserved(name) {
         true => format!("{name}_"),
         false => name.to_owned(),
     }
@@ -68,9 +73,11 @@ pub(super) fn function_name(name: &str) -> String {
         "place_in",
         "until",
     ];
-    match TRAIT.contains(&name) || name.starts_with("hint_") {
-        true => format!("{name}_"),
-        false => safe(name),
+    match name {
+        _ if TRAIT.contains(&name) => format!("{name}_"),
+        // Those of hints begin with `hear_`.
+        _ if name.starts_with("hear_") || name.starts_with("own_") => format!("own_{name}"),
+        _ => safe(name),
     }
 }
 

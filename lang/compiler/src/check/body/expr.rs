@@ -58,6 +58,9 @@ impl<'a> BodyChecker<'_, 'a> {
             }
             Written::Negate(of) => {
                 let of = self.expr(of);
+                if !matches!(of.kind, ExprKind::Int(_)) {
+                    self.computes(span);
+                }
                 if !matches!(of.of, Type::Int | Type::Time | Type::Wrong) {
                     self.fits(&of, Type::Int);
                 }
@@ -279,6 +282,9 @@ impl<'a> BodyChecker<'_, 'a> {
     fn binary(&mut self, a: &'a ast::Expr, operator: Binary, b: &'a ast::Expr, span: Span) -> Expr {
         let (a, b) = (self.expr(a), self.expr(b));
         let of = self.result_of(&a, operator, &b, span);
+        if operator.level() >= Binary::Add.level() {
+            self.computes(span);
+        }
         if matches!(operator, Binary::Divide | Binary::Remainder) && !self.is_positive(&b) {
             self.error(
                 b.span,
@@ -548,6 +554,7 @@ impl<'a> BodyChecker<'_, 'a> {
         if needs == Needs::Lock {
             self.need_lock(span, &format!("what `{text}` uses"));
         }
+        self.computes(span);
         self.need(needs);
         if changes {
             self.change(span);
@@ -556,6 +563,18 @@ impl<'a> BodyChecker<'_, 'a> {
             span,
             kind: ExprKind::Call(position, arguments),
             of: result,
+        }
+    }
+
+    /// Reports a computation in a hint: programs send hints as often as they like, so its results
+    /// could grow until they do not fit.
+    pub(super) fn computes(&mut self, span: Span) {
+        if self.phase == Phase::Hint {
+            self.error(
+                span,
+                "a hint does not compute: it compares, and keeps values",
+                "keep the value in an attribute of the thread, and compute in a handler",
+            );
         }
     }
 
