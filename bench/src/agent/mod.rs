@@ -23,8 +23,8 @@ use baton_control::modules::Search;
 const LOOPS: u32 = 30_000;
 /// The largest cost of an operation of pipe under the agents of CPUs, relative to EEVDF.
 const MAX_RATIO: f64 = 1.60;
-/// The subject that is judged, and the kernel's example that it must be cheaper than.
-const JUDGED: &str = "fifo --per-cpu";
+/// The subjects that are judged, and the kernel's example that they must be cheaper than.
+const JUDGED: [&str; 2] = ["fifo --per-cpu", "wfq --per-cpu"];
 const EXAMPLE: &str = "scx_userland";
 /// Yields of each thread, which are switches between two tasks of one CPU.
 const YIELDS: u32 = 10_000;
@@ -50,9 +50,9 @@ impl Bench for Agent {
             "scx_simple",
             EXAMPLE,
             "fifo",
-            JUDGED,
+            JUDGED[0],
             "wfq",
-            "wfq --per-cpu",
+            JUDGED[1],
         ];
         let subject = |name| Subject::parse(name).expect("the name is one");
         names.into_iter().map(subject).collect()
@@ -129,23 +129,27 @@ impl Table for Agent {
 /// in the same run.
 fn judge(pipe: &[Entry]) -> Vec<(String, bool)> {
     let of = |subject: &str| pipe.iter().find(|entry| entry.subject == subject);
-    let Some(agent) = of(JUDGED) else {
-        return Vec::new();
-    };
-    let verdict = |against: &str, ratio: f64, bound: f64| {
-        let holds = ratio <= bound;
-        let verdict = judged::verdict(holds);
-        let text = format!(
-            "{JUDGED}, {} CPUs: {ratio:.3} of {against}, bound {bound:.2}: {verdict}",
-            agent.cpus
-        );
-        (text, holds)
-    };
-    let eevdf = agent
-        .ratio_to_eevdf
-        .map(|ratio| verdict("EEVDF", ratio, MAX_RATIO));
-    let example = of(EXAMPLE).map(|example| verdict(EXAMPLE, agent.median / example.median, 1.0));
-    eevdf.into_iter().chain(example).collect()
+    let agents = JUDGED.iter().filter_map(|agent| of(agent));
+    agents
+        .flat_map(|agent| {
+            let verdict = |against: &str, ratio: f64, bound: f64| {
+                let holds = ratio <= bound;
+                let text = format!(
+                    "{}, {} CPUs: {ratio:.3} of {against}, bound {bound:.2}: {}",
+                    agent.subject,
+                    agent.cpus,
+                    judged::verdict(holds)
+                );
+                (text, holds)
+            };
+            let eevdf = agent
+                .ratio_to_eevdf
+                .map(|ratio| verdict("EEVDF", ratio, MAX_RATIO));
+            let example =
+                of(EXAMPLE).map(|example| verdict(EXAMPLE, agent.median / example.median, 1.0));
+            eevdf.into_iter().chain(example)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -154,9 +158,14 @@ mod tests {
     use crate::report::Series;
 
     #[test]
-    fn an_agent_is_compared_with_eevdf_and_with_the_example() {
-        let check = |agent: f64, expected: &[bool]| {
-            let values = [(BASELINE, 1000.0), (EXAMPLE, 1500.0), (JUDGED, agent)];
+    fn agents_are_compared_with_eevdf_and_with_the_example() {
+        let check = |[fifo, wfq]: [f64; 2], expected: &[bool]| {
+            let values = [
+                (BASELINE, 1000.0),
+                (EXAMPLE, 1500.0),
+                (JUDGED[0], fifo),
+                (JUDGED[1], wfq),
+            ];
             let series = values.map(|(subject, value)| Series {
                 subject: subject.into(),
                 values: vec![value],
@@ -165,9 +174,9 @@ mod tests {
             let holds: Vec<_> = verdicts.iter().map(|verdict| verdict.1).collect();
             assert_eq!(holds, expected, "{verdicts:?}");
         };
-        check(1400.0, &[true, true]);
-        check(1550.0, &[true, false]);
-        check(1700.0, &[false, false]);
+        check([1400.0, 1450.0], &[true; 4]);
+        check([1400.0, 1550.0], &[true, true, true, false]);
+        check([1700.0, 1400.0], &[false, false, true, true]);
         assert!(judge(&[]).is_empty());
     }
 }

@@ -9,7 +9,20 @@
 
 #include "enclave.h"
 
-/* The message of baton_begin_message() is written, and the agent may read it. */
+/* The place of this CPU's next message, or NULL if the ring is full. */
+static inline struct baton_message *begin_message(struct session *session)
+{
+	u32 cpu = smp_processor_id(), entries = session->entries;
+	u32 posted = session->served[cpu].posted;
+	/* The position that the agent says it has read is used for this alone. */
+	u32 unread = posted - READ_ONCE(session->transactions[cpu].read);
+
+	if (unlikely(unread >= entries / 2) && !baton_fill_ring(session, cpu, unread))
+		return NULL;
+	return &session->rings[(size_t)cpu * entries + (posted & (entries - 1))];
+}
+
+/* The message of begin_message() is written, and the agent may read it. */
 static inline void end_message(struct session *session)
 {
 	u32 cpu = smp_processor_id();
@@ -41,7 +54,7 @@ static inline void tell_about(struct session *session, const struct baton_ctx *c
 	WRITE_ONCE(word->cpu, task->cpu);
 	WRITE_ONCE(word->nice, task->nice);
 	WRITE_ONCE(word->sequence, sequence);
-	place = baton_begin_message(session);
+	place = begin_message(session);
 	if (!place)
 		return;
 	*place = (struct baton_message){

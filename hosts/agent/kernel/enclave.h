@@ -161,7 +161,7 @@ extern const struct baton_policy baton_calls;	/* without create and destroy */
 void baton_lose_cpu(struct session *session, u32 cpu);
 
 /* message.c */
-struct baton_message *baton_begin_message(struct session *session);
+bool baton_fill_ring(struct session *session, u32 cpu, u32 unread);
 void baton_post(struct session *session, const struct baton_message *message);
 bool baton_post_hint(struct session *session, const struct baton_message *message,
 		     const struct baton_hint *hint);

@@ -9,28 +9,21 @@
 #include "about.h"
 #include "enclave.h"
 
-/*
- * The place of this CPU's next message, or NULL if the ring is full. The position that the agent
- * says it has read is used for this alone.
- */
-struct baton_message *baton_begin_message(struct session *session)
+/* Is there room for a message in the ring of this CPU, which is half full at least? */
+bool baton_fill_ring(struct session *session, u32 cpu, u32 unread)
 {
-	u32 cpu = smp_processor_id();
 	struct served *here = &session->served[cpu];
-	u32 unread = here->posted - READ_ONCE(session->transactions[cpu].read);
 
 	/* Few messages are announced to an agent, but none may be lost for that. */
-	if (unread >= session->entries / 2 && here->slot != BATON_NO_SLOT) {
+	if (here->slot != BATON_NO_SLOT) {
 		WRITE_ONCE(here->attention, 1);
 		if (READ_ONCE(here->is_blocked))
 			baton_interrupt(&here->wake);
 	}
-	if (unread >= session->entries) {
-		atomic64_inc((atomic64_t *)&session->head->lost);
-		return NULL;
-	}
-	return &session->rings[(size_t)cpu * session->entries +
-			       (here->posted & (session->entries - 1))];
+	if (unread < session->entries)
+		return true;
+	atomic64_inc((atomic64_t *)&session->head->lost);
+	return false;
 }
 
 /*
@@ -57,7 +50,7 @@ bool baton_post_hint(struct session *session, const struct baton_message *messag
 /* Writes a message. */
 void baton_post(struct session *session, const struct baton_message *message)
 {
-	struct baton_message *place = baton_begin_message(session);
+	struct baton_message *place = begin_message(session);
 
 	if (!place)
 		return;

@@ -105,6 +105,7 @@ impl<H: Host> Core<'_, H> {
     }
 
     /// Calls a method that is about a CPU. Only the policy's slice and kicks remain in the context.
+    #[inline(always)]
     pub(crate) fn tell_cpu(
         &self,
         frame: H::Frame,

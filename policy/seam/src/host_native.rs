@@ -106,12 +106,17 @@ pub fn guard<R>(call: impl FnOnce() -> R) -> Option<R> {
     result.ok()
 }
 
+/// Is this thread inside [`guard`]?
+pub fn is_in_call() -> bool {
+    IN_CALL.get() != 0
+}
+
 /// Reports panics inside [`guard`] to the host instead of the terminal. Must be called once for
 /// each copy of this crate.
 pub fn report_panics() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        let Some(table) = table().filter(|_| IN_CALL.get() != 0) else {
+        let Some(table) = table().filter(|_| is_in_call()) else {
             return others(info);
         };
         let (file, line) = info.location().map_or(("", 0), |at| (at.file(), at.line()));
@@ -131,11 +136,16 @@ pub fn lock(word: &AtomicU32) {
     match table() {
         Some(table) if (table.lock)(word) => {}
         Some(_) => abandon(),
-        None => {
-            while !try_lock(word) {
-                thread::yield_now();
-            }
-        }
+        None => spin(word),
+    }
+}
+
+/// Takes a lock without a host. Out of line, as the calls of a host are many.
+#[cold]
+#[inline(never)]
+fn spin(word: &AtomicU32) {
+    while !try_lock(word) {
+        thread::yield_now();
     }
 }
 

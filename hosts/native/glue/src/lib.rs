@@ -16,6 +16,7 @@ use std::{ffi::c_void, sync::Once};
 #[doc(hidden)]
 pub use baton_bridge::ops;
 pub use memory::Bounded;
+use memory::Making;
 
 /// A policy in user space: the symbol `BATON_NATIVE` of a `baton_NAME.so`, or the result of
 /// `module!`.
@@ -140,12 +141,8 @@ pub fn call(
     a: u64,
     b: u64,
 ) -> u64 {
-    let is_small = !method.may_sleep();
-    let outer = memory::small_only(is_small);
-    let answer = host::guard(|| dispatch(ops, method, this as *mut c_void, ctx, a, b))
-        .unwrap_or(BATON_ABORTED);
-    memory::small_only(outer);
-    answer
+    let _making = method.may_sleep().then(Making::begin);
+    host::guard(|| dispatch(ops, method, this as *mut c_void, ctx, a, b)).unwrap_or(BATON_ABORTED)
 }
 
 #[inline(always)]

@@ -18,14 +18,27 @@ const LIMIT: usize = 512 << 20;
 const SMALL: usize = 8 << 10;
 
 thread_local! {
-    static IS_SMALL: Cell<bool> = const { Cell::new(false) };
+    static MAKES: Cell<bool> = const { Cell::new(false) };
     static USED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Notes whether this thread is in a method that may allocate small blocks only. Returns the
-/// previous value.
-pub(crate) fn small_only(is_small: bool) -> bool {
-    IS_SMALL.replace(is_small)
+/// As long as it lives, this thread makes a policy, and may allocate blocks of any size.
+pub(crate) struct Making {
+    outer: bool,
+}
+
+impl Making {
+    pub fn begin() -> Self {
+        Self {
+            outer: MAKES.replace(true),
+        }
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        MAKES.set(self.outer);
+    }
 }
 
 /// Touches as much of the stack as the system's allocator needs. A stack that overflows does so
@@ -50,7 +63,7 @@ unsafe impl GlobalAlloc for Bounded {
         // If another thread allocated what this one freed, the count is below zero, which is within
         // the limit.
         let is_over = used > LIMIT && used < usize::MAX / 2;
-        let is_too_large = layout.size() > SMALL && IS_SMALL.get();
+        let is_too_large = layout.size() > SMALL && host::is_in_call() && !MAKES.get();
         if is_bound && (!host::has_memory() || is_over || is_too_large) {
             return std::ptr::null_mut();
         }
