@@ -28,16 +28,17 @@ use baton_control::report::table;
 
 /// All others are compared with it.
 const BASELINE: &str = "cfs_like";
-const SUBJECTS: [&str; 6] = [
+const SUBJECTS: [&str; 7] = [
     BASELINE,
     "eevdf_like",
     "cfs_ipanema",
     "ule",
     "ule_cwc",
+    "cfs_cwc",
     "cfs_cwc_flat",
 ];
 /// The policies that are judged. They are proved to conserve work, as some others are.
-const JUDGED: [&str; 2] = ["ule_cwc", "cfs_cwc_flat"];
+const JUDGED: [&str; 3] = ["ule_cwc", "cfs_cwc", "cfs_cwc_flat"];
 
 /// The tasks beside which parallel programs run.
 const HOGS: u32 = 4;

@@ -121,7 +121,7 @@ fn the_interpreter_replays_what_the_compiled_policy_did() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("language.rec");
     let file = name(&file);
-    for policy in ["ule_cwc", "cfs_cwc_flat", "edf"] {
+    for policy in ["ule_cwc", "cfs_cwc", "edf"] {
         let line = format!(
             "sim {policy} -w random --duration 200ms --json --checkpoint 50ms --record {file}"
         );

@@ -134,6 +134,13 @@ fn one(policy: Policy, file: &Path) -> Result<(Report, bool)> {
             result,
             by,
         });
+        if (property, result) == (Property::Balancing, "proved") {
+            properties.push(Row {
+                property: "no group of cores lacks threads beside one with more than cores",
+                result: "follows",
+                by: "from the line above".into(),
+            });
+        }
     }
     let holds = found.iter().all(|verdict| *verdict == Verdict::Holds);
     let report = Report {

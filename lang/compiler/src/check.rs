@@ -72,6 +72,7 @@ pub(crate) const TAKEN: &[&str] = &[
     "llc",
     "node",
     "siblings",
+    "domains",
     "waker",
     "is_sync",
     "resched",
@@ -131,6 +132,8 @@ impl<'a> Checker<'a> {
             Type::Core => "a core".into(),
             Type::MaybeCore => "a core or none".into(),
             Type::Cores => "a set of cores".into(),
+            Type::Domain => "a domain".into(),
+            Type::Domains => "a set of domains".into(),
             Type::Threads => "a queue".into(),
             Type::Nothing => "no value".into(),
             Type::Wrong => "an error".into(),
@@ -145,13 +148,14 @@ impl<'a> Checker<'a> {
             "thread" => Type::Thread,
             "core" => Type::Core,
             "cores" => Type::Cores,
+            "domain" => Type::Domain,
             "void" => Type::Nothing,
             text => match self.enums.get(text) {
                 Some(index) => Type::Enum(*index),
                 None => {
-                    let mut known = vec!["int", "time", "bool", "thread", "core"];
+                    let mut known = vec!["int", "time", "bool", "thread", "core", "domain"];
                     known.extend(self.enums.keys());
-                    known[5..].sort_unstable();
+                    known[6..].sort_unstable();
                     let help = format!("types are {}", known.join(", "));
                     let message = format!("there is no type `{text}`");
                     self.report(Diagnostic::error(name.span, message).help(help));

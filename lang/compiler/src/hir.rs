@@ -22,6 +22,10 @@ pub enum Type {
     /// A core, or none.
     MaybeCore,
     Cores,
+    /// A domain of a core: the cores that share something with it.
+    Domain,
+    /// The domains of a core.
+    Domains,
     /// A queue of ready threads.
     Threads,
     Nothing,
@@ -244,7 +248,8 @@ pub enum StatementKind {
     Resched,
     /// The timer of the core, after this time.
     SetTimer(Expr),
-    StealFor(Expr),
+    /// For a core, from the cores of a domain, or from all.
+    StealFor(Expr, Option<Expr>),
 }
 
 /// A loop that looks for a core: `if (conditions) return value;` is all that it does.
@@ -328,6 +333,8 @@ pub enum ExprKind {
     /// The same queue, as a set.
     Queue(usize),
     Cores(Cores, Option<Box<Expr>>),
+    /// The domains of a core, from the smallest to the whole machine.
+    Domains(Box<Expr>),
     First(Box<Expr>, Option<Order>),
     Valid(Box<Expr>),
     Call(usize, Vec<Expr>),
@@ -369,4 +376,6 @@ pub enum Cores {
     Llc,
     Node,
     Siblings,
+    /// Those of a domain.
+    Domain,
 }

@@ -139,6 +139,11 @@ const WORDS: &[(&str, &str)] = &[
     ),
     ("node(", "The cores of the same node, the nearest first."),
     ("siblings(", "The SMT siblings of a core, with itself."),
+    (
+        "domains(",
+        "The domains of a core, from the smallest to the largest: its SMT siblings, the cores \
+         under its last-level cache, those of its node, all.",
+    ),
     ("waker(", "The core of the waker, while a thread is placed."),
     (
         "is_sync(",
@@ -154,7 +159,7 @@ const WORDS: &[(&str, &str)] = &[
     ),
     (
         "steal_for(",
-        "Takes threads from other cores, by the steal block.",
+        "Takes threads from other cores, by the steal block: from all, or from those of a domain.",
     ),
     (
         ".cload",
@@ -177,6 +182,7 @@ const KINDS: &[&str] = &[
     "bool",
     "core",
     "cores",
+    "domain",
     "enum",
     "hint",
     "int",

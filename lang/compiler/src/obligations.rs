@@ -96,6 +96,11 @@ impl Goal {
                 format!("until(0) is true, {seen}: core 2 is not asked"),
                 END.to_owned(),
             ],
+            "newly idle" | "balancing" => vec![
+                "core 1 has two threads, and core 0, far from it, has none".to_owned(),
+                format!("nothing looks for threads on all cores for core 0, {seen}"),
+                END.to_owned(),
+            ],
             _ => vec![
                 "a thread is placed while core 0 has none".to_owned(),
                 "core 1 is chosen, though it was not seen without a thread: it has one".to_owned(),
@@ -113,6 +118,13 @@ pub fn goals(policy: &Policy) -> Vec<Goal> {
         goals.push(migrates(policy, steal));
         goals.push(keeps_one(policy, steal));
         goals.push(until(policy, steal));
+        let Handlers {
+            newly_idle,
+            balancing,
+            ..
+        } = &policy.handlers;
+        goals.extend(newly_idle.as_ref().map(|it| idle(policy, steal, it)));
+        goals.extend(balancing.as_ref().map(|it| each_idle(policy, steal, it)));
     }
     for (name, placed) in [
         ("placement of new", &policy.handlers.new),
@@ -216,6 +228,46 @@ fn until(policy: &Policy, steal: &Steal) -> Goal {
         name: "until",
         must: "until is false while the core has no thread",
         span: span_of(&function.body, steal.span),
+        shown: evaluator.shown(&script),
+        script,
+    }
+}
+
+/// If a core has no thread, `newly_idle` searches all cores.
+fn idle(policy: &Policy, steal: &Steal, handler: &Handler) -> Goal {
+    let mut evaluator = Evaluator::new(policy, &handler.body);
+    let core = Core::Local(handler.subject);
+    evaluator.run(&handler.body.statements);
+    evaluator.reads.bound(core.clone(), "= 0");
+    let is_searched = evaluator.is_searched(&core);
+    let script = evaluator.script(&[format!("(not {is_searched})")]);
+    Goal {
+        property: Property::Balancing,
+        name: "newly idle",
+        must: "newly_idle looks for threads on all cores, until it has seen one on its core",
+        span: span_of(&handler.body, steal.span),
+        shown: evaluator.shown(&script),
+        script,
+    }
+}
+
+/// For each core without a thread, `balancing` searches all cores.
+fn each_idle(policy: &Policy, steal: &Steal, handler: &Handler) -> Goal {
+    let mut evaluator = Evaluator::new(policy, &handler.body);
+    evaluator.run(&handler.body.statements);
+    let loops = std::mem::take(&mut evaluator.loops);
+    let mut asserted = Vec::new();
+    for it in loops {
+        asserted.push(it.comes);
+        asserted.push(format!("(not {})", evaluator.is_searched(&it.member)));
+        evaluator.reads.bound(it.member, "= 0");
+    }
+    let script = evaluator.script(&asserted);
+    Goal {
+        property: Property::Balancing,
+        name: "balancing",
+        must: "balancing looks for threads on all cores, for each idle core",
+        span: span_of(&handler.body, steal.span),
         shown: evaluator.shown(&script),
         script,
     }

@@ -82,13 +82,14 @@ pub(crate) fn is_taken(policy: &str) -> bool {
 }
 
 /// What the machine offers to policies.
-const OF_MACHINE: [&str; 19] = [
+const OF_MACHINE: [&str; 20] = [
     "At",
     "Attribute",
     "Balance",
     "CoreSet",
     "Cpu",
     "DEFAULT_SLICE",
+    "Domain",
     "Env",
     "Error",
     "Hinted",

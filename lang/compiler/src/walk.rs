@@ -27,7 +27,6 @@ fn walk_statement(statement: &Statement, visit: &mut impl FnMut(&Expr)) {
         StatementKind::Let(_, value)
         | StatementKind::Set(_, value)
         | StatementKind::SetCore(_, value)
-        | StatementKind::StealFor(value)
         | StatementKind::SetTimer(value)
         | StatementKind::Enqueue(value, _) => walk_expr(value, visit),
         StatementKind::SetThread(thread, _, value) => {
@@ -50,6 +49,12 @@ fn walk_statement(statement: &Statement, visit: &mut impl FnMut(&Expr)) {
             walk_expr(value, visit);
             for statement in body {
                 walk_statement(statement, visit);
+            }
+        }
+        StatementKind::StealFor(core, domain) => {
+            walk_expr(core, visit);
+            if let Some(domain) = domain {
+                walk_expr(domain, visit);
             }
         }
         StatementKind::Return(value) => {
@@ -80,6 +85,7 @@ fn walk_expr(expr: &Expr, visit: &mut impl FnMut(&Expr)) {
         | ExprKind::Cload(of)
         | ExprKind::Count(of)
         | ExprKind::First(of, _)
+        | ExprKind::Domains(of)
         | ExprKind::Valid(of)
         | ExprKind::Random(of)
         | ExprKind::Not(of)

@@ -10,6 +10,7 @@ use baton_lang::prover::{decide, Verdict};
 
 const ULE: &str = "ule-cwc/ule_cwc";
 const CFS: &str = "cfs-cwc-flat/cfs_cwc_flat";
+const DOMAINS: &str = "cfs-cwc/cfs_cwc";
 
 fn policy(name: &str) -> String {
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -38,7 +39,7 @@ fn fails_at(text: &str) -> Result<Vec<&'static str>, String> {
 
 #[test]
 fn policies_of_the_tree_hold() {
-    for name in [ULE, CFS, "lottery/lottery", "edf/edf"] {
+    for name in [ULE, CFS, DOMAINS, "lottery/lottery", "edf/edf"] {
         assert_eq!(fails_at(&policy(name)), Ok(vec![]), "{name}");
     }
 }
@@ -105,6 +106,16 @@ const WRONG: &[(&str, &str, &str, &[&str])] = &[
     (ULE, "if (c.cload == 0) return c;", "if (c.cload <= 1) return c;", &["placement of new", "placement of unblock"]),
     (CFS, "core c = choose_core(t.core);\n        t.vruntime", "core c = waker();\n        t.vruntime", &["placement of unblock"]),
     (CFS, "return first(system_cores() order lowest cload);", "return first(system_cores());", &["placement of new", "placement of unblock"]),
+    (DOMAINS, "return first(system_cores() order lowest cload);", "return last;", &["placement of new", "placement of unblock"]),
+    // For which cores threads are stolen, and from which domains.
+    (ULE, "foreach (idle in idle_cores()) steal_for(idle);", "steal_for(c);", &["balancing"]),
+    (ULE, "foreach (idle in idle_cores()) steal_for(idle);", "foreach (idle in idle_cores()) { steal_for(idle); if (now() > 1s) return; }", &["balancing"]),
+    (DOMAINS, "if (count(c) > 0) break;", "break;", &["newly idle"]),
+    (DOMAINS, "if (count(c) > 0) break;", "if (c.cload < 2) break;", &["newly idle"]),
+    (DOMAINS, "steal_for(c, d);", "if (random(2) == 0) steal_for(c, d);", &["newly idle"]),
+    (DOMAINS, "if (count(idle) > 0) break;", "if (count(c) > 0) break;", &["balancing"]),
+    (DOMAINS, "steal_for(idle, d);", "steal_for(c, d);", &["balancing"]),
+    (DOMAINS, "foreach (idle in idle_cores()) {", "foreach (idle in llc(c)) {", &["balancing"]),
 ];
 
 #[test]
@@ -138,6 +149,11 @@ fn policies_that_would_lose_a_thread_do_not_compile() {
 /// Changes that do no harm.
 #[rustfmt::skip]
 const HARMLESS: &[(&str, &str, &str)] = &[
+    // Nearer domains first, or all cores at once; each largest domain is the machine.
+    (DOMAINS, "if (count(c) > 0) break;", "if (c.cload >= 1) break;"),
+    (DOMAINS, "if (count(c) > 0) break;", ""),
+    (DOMAINS, "foreach (d in domains(idle)) {", "foreach (d in domains(c)) {"),
+    (DOMAINS, "foreach (idle in idle_cores()) {", "foreach (idle in system_cores()) {"),
     // Which core is selected does not matter.
     (ULE, "first(stealable order highest cload)", "first(stealable order lowest cload)"),
     (ULE, "first(stealable order highest cload)", "first(stealable)"),

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-const POLICIES: [&str; 4] = [
+const POLICIES: [&str; 5] = [
     "edf/edf",
     "cfs-cwc-flat/cfs_cwc_flat",
+    "cfs-cwc/cfs_cwc",
     "lottery/lottery",
     "ule-cwc/ule_cwc",
 ];

@@ -156,11 +156,15 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
                 let after = self.expr(after).int();
                 self.at().set_timer(after);
             }
-            StatementKind::StealFor(core) => {
+            StatementKind::StealFor(core, domain) => {
                 let core = self.core(core);
-                match &mut self.given {
-                    Given::Balance(balance) => balance.steal_for(core),
-                    _ => panic!("threads are stolen outside of balancing"),
+                let domain = domain.as_ref().map(|it| self.expr(it).domain());
+                let Given::Balance(balance) = &mut self.given else {
+                    panic!("threads are stolen outside of balancing");
+                };
+                match domain {
+                    Some(domain) => balance.steal_within(core, domain),
+                    None => balance.steal_for(core),
                 }
             }
         }
@@ -197,6 +201,10 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
             return Flow::Next;
         }
         let seen = self.seen();
+        if let ExprKind::Domains(of) = &set.kind {
+            let domains = seen.domains(self.core(of)).map(Value::Domain);
+            return self.each(id, domains, body);
+        }
         if let (Some(search), Given::Seen(..)) = (Search::of(set, order, body), &self.given) {
             return self.search(id, set, &search);
         }
@@ -220,16 +228,17 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
         let ExprKind::Cores(which, of) = &set.kind else {
             panic!("a search is among cores");
         };
-        let of = of.as_ref().map(|of| self.core(of));
+        let of = of.as_ref().map(|of| self.expr(of));
         let seen = self.seen();
         let holds = |core| {
             self.locals[id] = Value::Core(Some(core));
             search.conditions.iter().all(|it| self.holds(it))
         };
         let found = match (which, of) {
-            (Cores::Llc, Some(of)) => seen.llc(of).first_where(holds),
-            (Cores::Node, Some(of)) => seen.node(of).first_where(holds),
-            (Cores::Siblings, Some(of)) => seen.siblings(of).first_where(holds),
+            (Cores::Llc, Some(of)) => seen.llc(there(of)).first_where(holds),
+            (Cores::Node, Some(of)) => seen.node(there(of)).first_where(holds),
+            (Cores::Siblings, Some(of)) => seen.siblings(there(of)).first_where(holds),
+            (Cores::Domain, Some(of)) => seen.domain(of.domain()).first_where(holds),
             _ => seen.cores().first_where(holds),
         };
         if found.is_none() {
@@ -274,11 +283,12 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
             let cores: &'s CoreSet = self.expr(set).cores();
             return Box::new(seen.members(cores));
         };
-        let of = of.as_ref().map(|of| self.core(of));
+        let of = of.as_ref().map(|of| self.expr(of));
         match (which, of) {
-            (Cores::Llc, Some(of)) => Box::new(seen.llc(of)),
-            (Cores::Node, Some(of)) => Box::new(seen.node(of)),
-            (Cores::Siblings, Some(of)) => Box::new(seen.siblings(of)),
+            (Cores::Llc, Some(of)) => Box::new(seen.llc(there(of))),
+            (Cores::Node, Some(of)) => Box::new(seen.node(there(of))),
+            (Cores::Siblings, Some(of)) => Box::new(seen.siblings(there(of))),
+            (Cores::Domain, Some(of)) => Box::new(seen.domain(of.domain())),
             (Cores::Idle, _) => Box::new(seen.idle_cores()),
             _ => Box::new(seen.cores()),
         }
@@ -340,7 +350,9 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
                 Value::Int(count + moves.map_or(0, |moved| moved.1))
             }
             ExprKind::Waiting(queue) => Value::Int(self.at().waiting(*queue)),
-            ExprKind::Queue(_) | ExprKind::Cores(..) => panic!("a set is no value"),
+            ExprKind::Queue(_) | ExprKind::Cores(..) | ExprKind::Domains(_) => {
+                panic!("a set is no value")
+            }
             ExprKind::First(set, order) => self.first(set, *order),
             ExprKind::Valid(of) => Value::Bool(self.expr(of).is_there()),
             ExprKind::Call(function, arguments) => self.call(*function, arguments),
@@ -424,8 +436,7 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
 
     /// A core that is there.
     fn core(&mut self, expr: &Expr) -> Cpu {
-        let core = self.expr(expr).core();
-        core.expect("the compiler has checked that the core is there")
+        there(self.expr(expr))
     }
 
     /// What has moved to this core and is not counted there yet: loads and number.
@@ -450,6 +461,12 @@ impl<'x, 'm: 't, 'c, 't> Frame<'x, 'm, 'c, 't> {
             Given::Balance(balance) => balance.seen(),
         }
     }
+}
+
+/// A core that is there.
+fn there(core: Value<'_>) -> Cpu {
+    core.core()
+        .expect("the compiler has checked that the core is there")
 }
 
 /// What cores are ordered by: the lowest is first.

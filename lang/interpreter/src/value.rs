@@ -2,7 +2,7 @@
 //! Values of the language.
 
 use baton_lang::hir::Type;
-use baton_machine::{CoreSet, Cpu, Thread};
+use baton_machine::{CoreSet, Cpu, Domain, Thread};
 
 use crate::OfThread;
 
@@ -20,6 +20,7 @@ pub enum Value<'t> {
     /// A core, or none.
     Core(Option<Cpu>),
     Cores(&'t CoreSet),
+    Domain(Domain),
 }
 
 impl<'t> Value<'t> {
@@ -55,6 +56,13 @@ impl<'t> Value<'t> {
         match self {
             Self::Cores(cores) => cores,
             _ => panic!("the value is no set of cores"),
+        }
+    }
+
+    pub fn domain(self) -> Domain {
+        match self {
+            Self::Domain(domain) => domain,
+            _ => panic!("the value is no domain"),
         }
     }
 

@@ -7,6 +7,7 @@ use baton::runqueue::Queued;
 use baton::{Cpu, Ctx, Kick, Schedulable};
 
 use crate::core::{At, Seen};
+use crate::domain::Domain;
 use crate::rules::Rules;
 use crate::scheduler::Machine;
 use crate::set::CoreSet;
@@ -52,6 +53,15 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
     /// Takes threads from other cores for `dst`, until it has enough or there is no core left to
     /// take from.
     pub fn steal_for(&mut self, dst: Cpu) {
+        self.steal(dst, self.machine.topology.near(dst));
+    }
+
+    /// The same, from the cores of a domain.
+    pub fn steal_within(&mut self, dst: Cpu, domain: Domain) {
+        self.steal(dst, domain.cores(&self.machine.topology));
+    }
+
+    fn steal(&mut self, dst: Cpu, cores: &[Cpu]) {
         let rules = &self.machine.rules;
         if !self.ctx.is_online(dst) {
             return;
@@ -59,7 +69,7 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
         let seen = self.seen_from(dst);
         // Phase 1: observes. The proof does not need the order.
         let mut stealable = CoreSet::new();
-        for &src in self.machine.topology.near(dst) {
+        for &src in cores {
             if src != dst && rules.can_steal_core(&seen, src, dst) {
                 stealable.insert(src);
             }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use baton::runqueue::{Fifo, Queued, Tree};
 use baton::{Cpu, Ctx, Env, Kick, Lock, Schedulable, Shared, Topology};
 
+use crate::domain::Domain;
 use crate::rules::{Order, Place, Rules};
 use crate::scheduler::Machine;
 use crate::set::CoreSet;
@@ -209,6 +210,17 @@ impl<'m, R: Rules> Seen<'m, '_, R> {
     #[inline]
     pub fn siblings(&self, from: Cpu) -> Usable<'_, 'm, R, impl Iterator<Item = Cpu> + '_> {
         self.usable(self.topology().core(from).iter().copied())
+    }
+
+    /// The domains of a core, from the smallest to the largest, which has all cores.
+    pub fn domains(&self, of: Cpu) -> impl Iterator<Item = Domain> + 'm {
+        Domain::all(self.topology(), of)
+    }
+
+    /// The usable cores of a domain, the nearest first.
+    #[inline]
+    pub fn domain(&self, domain: Domain) -> Usable<'_, 'm, R, impl Iterator<Item = Cpu> + '_> {
+        self.usable(domain.cores(self.topology()).iter().copied())
     }
 
     #[inline]

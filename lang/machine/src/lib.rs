@@ -29,6 +29,7 @@ extern crate alloc;
 
 mod balance;
 mod core;
+mod domain;
 mod hints;
 mod rules;
 mod scheduler;
@@ -38,6 +39,7 @@ mod thread;
 
 pub use crate::core::{At, Seen, Walk};
 pub use balance::Balance;
+pub use domain::Domain;
 pub use hints::{Hinted, Reply};
 pub use rules::{duration, number, Next, Order, Place, Rules};
 pub use scheduler::Machine;

@@ -9,6 +9,7 @@ macro_rules! each_sound_policy {
     ($call:ident) => {
         $call!(arbiter);
         $call!(central);
+        $call!(cfs_cwc);
         $call!(cfs_cwc_flat);
         $call!(cfs_ipanema);
         $call!(cfs_like);
@@ -47,6 +48,15 @@ pub const POLICIES: &[Linked] = &[
         next: central,
         policy: central,
         source: None,
+    },
+    Linked {
+        name: "cfs_cwc",
+        sound: true,
+        excludes: &[],
+        replies: &[],
+        next: cfs_cwc,
+        policy: cfs_cwc,
+        source: source!("cfs-cwc/cfs_cwc"),
     },
     Linked {
         name: "cfs_cwc_flat",
@@ -214,6 +224,7 @@ pub const POLICIES: &[Linked] = &[
 
 linked!(arbiter);
 linked!(central);
+linked!(cfs_cwc);
 linked!(cfs_cwc_flat);
 linked!(cfs_ipanema);
 linked!(cfs_like);

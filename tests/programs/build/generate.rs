@@ -488,6 +488,14 @@ impl Generator {
                 self.line("steal_for(c);");
             }
             if self.chance(50) {
+                let domain = self.fresh();
+                self.open(&format!("foreach ({domain} in domains(c)) {{"));
+                self.inner(1, &scope);
+                self.line(&format!("steal_for(c, {domain});"));
+                self.breaks(&scope);
+                self.close();
+            }
+            if self.chance(50) {
                 let (member, set, order) = (self.fresh(), self.cores(&scope), self.order());
                 let within = scope.clone().with_core(&member);
                 let condition = self.expr(Kind::Bool, 2, &within);
@@ -626,11 +634,27 @@ impl Generator {
     }
 
     fn walk_cores(&mut self, most: u64, scope: &Scope) {
+        if can(Kind::Core, scope) && self.chance(30) {
+            return self.walk_domains(most, scope);
+        }
         let (name, set, order) = (self.fresh(), self.cores(scope), self.order());
         let inner = scope.clone().with_core(&name);
         self.open(&format!("foreach ({name} in {set}{order}) {{"));
         self.inner(most, &inner);
         self.breaks(&inner);
+        self.close();
+    }
+
+    fn walk_domains(&mut self, most: u64, scope: &Scope) {
+        let (domain, of) = (self.fresh(), self.expr(Kind::Core, 1, scope));
+        self.open(&format!("foreach ({domain} in domains({of})) {{"));
+        let (name, order) = (self.fresh(), self.order());
+        self.open(&format!("foreach ({name} in {domain}{order}) {{"));
+        let inner = scope.clone().with_core(&name);
+        self.inner(most, &inner);
+        self.breaks(&inner);
+        self.close();
+        self.breaks(scope);
         self.close();
     }
 

@@ -386,10 +386,12 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
                     return Some(StatementKind::SetTimer(after));
                 }
                 "steal_for" => {
-                    if !self.has_arguments(arguments, 1, "steal_for", expr.span) {
+                    let count = arguments.len().clamp(1, 2);
+                    if !self.has_arguments(arguments, count, "steal_for", expr.span) {
                         return None;
                     }
                     let core = self.expect(&arguments[0], Type::Core);
+                    let domain = arguments.get(1).map(|it| self.expect(it, Type::Domain));
                     if self.phase != Phase::Balance {
                         self.error(
                             expr.span,
@@ -397,7 +399,7 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
                             "here the lock of a core is held, or nothing may change",
                         );
                     }
-                    return Some(StatementKind::StealFor(core));
+                    return Some(StatementKind::StealFor(core, domain));
                 }
                 _ => {}
             }
@@ -513,9 +515,10 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
         order: Option<&'a ast::Order>,
         body: &'a ast::Block,
     ) -> Option<StatementKind> {
-        let set = self.expr(set);
+        let set = self.set(set);
         let kind = match set.of {
             Type::Cores => Type::Core,
+            Type::Domains => Type::Domain,
             Type::Threads => Type::Thread,
             Type::Wrong => Type::Wrong,
             other => {
@@ -525,6 +528,14 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
             }
         };
         let order = match (set.of, order) {
+            (Type::Domains, Some(order)) => {
+                self.error(
+                    order.by.span,
+                    "domains come from the smallest to the largest",
+                    "remove the order",
+                );
+                None
+            }
             (Type::Threads, Some(order)) => {
                 self.error(
                     order.by.span,

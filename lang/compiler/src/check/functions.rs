@@ -29,7 +29,7 @@ impl<'a> Checker<'a> {
             Type::Core if self.may_be_none(&written.body, &mut vec![index]) => Type::MaybeCore,
             result => result,
         };
-        if matches!(result, Type::Cores | Type::Thread) {
+        if matches!(result, Type::Cores | Type::Domain | Type::Thread) {
             let span = written
                 .result
                 .as_ref()

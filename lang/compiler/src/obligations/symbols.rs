@@ -27,6 +27,8 @@ pub enum Value {
     Core(Core),
     /// A thread, or one of several.
     Thread(usize),
+    /// A domain of a core, in a turn of a loop over all of them. The last one has all cores.
+    Domain,
 }
 
 /// A read of a core's load or count.
@@ -97,6 +99,28 @@ impl Reads {
     }
 }
 
+/// A search for threads on all cores.
+pub struct Search {
+    /// For which core.
+    pub of: Core,
+    /// The condition on which it happens.
+    pub condition: String,
+}
+
+/// A loop over all cores, or all idle ones.
+pub struct Loop {
+    pub member: Core,
+    /// The variable that says whether a turn for the member comes.
+    pub comes: String,
+}
+
+/// A path that leaves a loop.
+struct Exit {
+    condition: String,
+    /// It leaves the body.
+    is_return: bool,
+}
+
 /// Evaluates one body, and the functions that it calls.
 pub struct Evaluator<'p> {
     policy: &'p Policy,
@@ -114,6 +138,10 @@ pub struct Evaluator<'p> {
     moved: String,
     /// The load of the thread that is looked at.
     load: Option<String>,
+    pub searches: Vec<Search>,
+    pub loops: Vec<Loop>,
+    /// Of the loop that is looked at.
+    exits: Vec<Exit>,
     /// What a function returned, by path.
     returns: Vec<(String, Value)>,
     fresh: usize,
@@ -169,6 +197,9 @@ impl<'p> Evaluator<'p> {
             all_busy: Vec::new(),
             moved: "false".into(),
             load: None,
+            searches: Vec::new(),
+            loops: Vec::new(),
+            exits: Vec::new(),
             returns: Vec::new(),
             fresh: 0,
         };
@@ -352,42 +383,80 @@ impl<'p> Evaluator<'p> {
                 path.condition = and(&path.condition, &is_there);
                 self.values.insert(*id, value);
             }
-            StatementKind::Foreach(id, _, _, body) => self.foreach(*id, body, path),
-            StatementKind::Break => path.condition = "false".into(),
+            StatementKind::Foreach(id, set, _, body) => self.foreach(*id, set, body, path),
+            StatementKind::Break => self.exit(path, false),
             StatementKind::Return(value) => {
-                if let Some(value) = value {
-                    let value = self.value(value, path);
-                    self.returns.push((path.condition.clone(), value));
-                }
-                path.condition = "false".into();
+                let value = match value {
+                    Some(value) => self.value(value, path),
+                    None => Value::Term("0".into()),
+                };
+                self.returns.push((path.condition.clone(), value));
+                self.exit(path, true);
             }
             StatementKind::Enqueue(..) => self.moved = or(&self.moved, &path.condition),
             StatementKind::Call(function, arguments) => {
                 self.call(*function, arguments, path);
             }
-            StatementKind::Run(..)
-            | StatementKind::Resched
-            | StatementKind::SetTimer(_)
-            | StatementKind::StealFor(_) => {}
+            StatementKind::StealFor(core, domain) => {
+                let of = self.core(core, path);
+                let domain = domain.as_ref().map(|domain| self.value(domain, path));
+                if matches!(domain, None | Some(Value::Domain)) {
+                    let condition = path.condition.clone();
+                    self.searches.push(Search { of, condition });
+                }
+            }
+            StatementKind::Run(..) | StatementKind::Resched | StatementKind::SetTimer(_) => {}
         }
     }
 
-    /// One turn of a loop, of any member, after any number of turns.
-    fn foreach(&mut self, id: LocalId, body: &'p [Statement], path: &mut Path) {
+    fn exit(&mut self, path: &mut Path, is_return: bool) {
+        let condition = std::mem::replace(&mut path.condition, "false".into());
+        self.exits.push(Exit {
+            condition,
+            is_return,
+        });
+    }
+
+    /// One turn of a loop, of any member, after any number of turns. Of a loop over the domains of
+    /// a core it is the last turn, which comes if no turn leaves the loop.
+    fn foreach(&mut self, id: LocalId, set: &'p Expr, body: &'p [Statement], path: &mut Path) {
         let mut changed = Vec::new();
         assigned(body, &mut changed);
         for local in &changed {
             let value = self.any("turn", self.locals[*local].kind);
             self.values.insert(*local, value);
         }
-        let member = self.any("member", self.locals[id].kind);
+        let member = match set.kind {
+            ExprKind::Domains(_) => Value::Domain,
+            _ => self.any("member", self.locals[id].kind),
+        };
+        let comes = match member {
+            Value::Domain => "true".into(),
+            // Whether there is such a turn is not known.
+            _ => self.declare("comes", "Bool"),
+        };
+        if let (Value::Core(member), ExprKind::Cores(Cores::All | Cores::Idle, _)) =
+            (&member, &set.kind)
+        {
+            self.loops.push(Loop {
+                member: member.clone(),
+                comes: comes.clone(),
+            });
+        }
         self.values.insert(id, member);
-        // Whether there is such a turn is not known.
-        let comes = self.declare("comes", "Bool");
         let mut turn = Path {
             condition: and(&path.condition, &comes),
         };
+        let (searches, outer) = (self.searches.len(), std::mem::take(&mut self.exits));
         self.block(body, &mut turn);
+        let exits = std::mem::replace(&mut self.exits, outer);
+        let conditions = exits.iter().map(|exit| &exit.condition);
+        let leaves = conditions.fold("false".to_owned(), |all, one| or(&all, one));
+        for search in &mut self.searches[searches..] {
+            search.condition = and(&search.condition, &not(&leaves));
+        }
+        self.exits
+            .extend(exits.into_iter().filter(|exit| exit.is_return));
         for local in changed {
             let value = self.any("after", self.locals[local].kind);
             self.values.insert(local, value);
@@ -433,7 +502,7 @@ impl<'p> Evaluator<'p> {
                 }
                 name
             }
-            Value::Core(_) | Value::Term(_) => "true".into(),
+            Value::Core(_) | Value::Term(_) | Value::Domain => "true".into(),
             Value::Thread(_) => self.declare("found", "Bool"),
         }
     }
@@ -441,7 +510,9 @@ impl<'p> Evaluator<'p> {
     fn term(&mut self, expr: &'p Expr, path: &mut Path) -> String {
         match self.value(expr, path) {
             Value::Term(term) => term,
-            Value::Core(_) | Value::Thread(_) => self.declare("other", Self::sort(expr.of)),
+            Value::Core(_) | Value::Thread(_) | Value::Domain => {
+                self.declare("other", Self::sort(expr.of))
+            }
         }
     }
 
@@ -475,9 +546,11 @@ impl<'p> Evaluator<'p> {
                     value
                 }
             },
-            ExprKind::SelfCore | ExprKind::Current | ExprKind::Queue(_) | ExprKind::Cores(..) => {
-                self.any("place", expr.of)
-            }
+            ExprKind::SelfCore
+            | ExprKind::Current
+            | ExprKind::Queue(_)
+            | ExprKind::Cores(..)
+            | ExprKind::Domains(_) => self.any("place", expr.of),
             ExprKind::ThreadAttribute(thread, index) => {
                 if self.policy.load == Some(*index) {
                     if let Some(load) = &self.load {
@@ -598,6 +671,7 @@ impl<'p> Evaluator<'p> {
         let locals = std::mem::replace(&mut self.locals, &called.body.locals);
         let outer = std::mem::take(&mut self.values);
         let returns = std::mem::take(&mut self.returns);
+        let exits = std::mem::take(&mut self.exits);
         for (id, value) in called.parameters.iter().zip(values) {
             self.values.insert(*id, value);
         }
@@ -622,7 +696,16 @@ impl<'p> Evaluator<'p> {
         }
         self.locals = locals;
         self.values = outer;
+        self.exits = exits;
         result.unwrap_or_else(|| Value::Term("0".into()))
+    }
+
+    /// The condition on which all cores are searched for this one.
+    pub fn is_searched(&self, of: &Core) -> String {
+        let searches = self.searches.iter().filter(|search| search.of == *of);
+        searches.fold("false".to_owned(), |all, search| {
+            or(&all, &search.condition)
+        })
     }
 
     /// The condition on which a core is a good place: it was seen without a thread, or is the

@@ -214,9 +214,15 @@ impl Writer<'_> {
                     self.line(format!("at.set_timer({after});"));
                 }
             }
-            StatementKind::StealFor(core) => {
+            StatementKind::StealFor(core, domain) => {
                 let core = self.expr(core, scope);
-                self.line(format!("balance.steal_for({core});"));
+                match domain {
+                    None => self.line(format!("balance.steal_for({core});")),
+                    Some(domain) => {
+                        let domain = self.expr(domain, scope);
+                        self.line(format!("balance.steal_within({core}, {domain});"));
+                    }
+                }
             }
         }
     }
@@ -268,7 +274,10 @@ impl Writer<'_> {
         scope: Scope<'_>,
     ) {
         let name = safe(&scope.locals[id].name);
-        if let ExprKind::Queue(queue) = set.kind {
+        if let ExprKind::Domains(of) = &set.kind {
+            let (seen, of) = (seen(scope.given), self.expr(of, scope));
+            self.open(format!("for {name} in {seen}.domains({of}) {{"));
+        } else if let ExprKind::Queue(queue) = set.kind {
             let queue = constant_of(&self.policy.queues[queue]);
             self.line(format!("let mut walk = at.walk({queue});"));
             self.open(format!("while let Some({name}) = at.next_of(&mut walk) {{"));

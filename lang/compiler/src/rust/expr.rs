@@ -42,6 +42,7 @@ impl Writer<'_> {
                     Cores::Llc => format!("{seen}.llc({of})"),
                     Cores::Node => format!("{seen}.node({of})"),
                     Cores::Siblings => format!("{seen}.siblings({of})"),
+                    Cores::Domain => format!("{seen}.domain({of})"),
                 }
             }
             _ => String::new(),
@@ -143,7 +144,7 @@ impl Writer<'_> {
                 format!("at.waiting({})", constant_of(&self.policy.queues[*queue]))
             }
             ExprKind::Queue(queue) => constant_of(&self.policy.queues[*queue]),
-            ExprKind::Cores(..) => self.members(expr, scope),
+            ExprKind::Cores(..) | ExprKind::Domains(_) => self.members(expr, scope),
             ExprKind::First(set, order) => self.first(set, *order, scope),
             ExprKind::Valid(of) => format!("{}.is_some()", self.expr(of, scope)),
             ExprKind::Call(function, arguments) => self.call(*function, arguments, scope),

@@ -131,6 +131,7 @@ pub(super) fn passed(of: Type) -> &'static str {
         Type::Thread => "Thread<'_, OfThread>",
         Type::MaybeThread => "Option<Thread<'_, OfThread>>",
         Type::Cores => "&CoreSet",
+        Type::Domain => "Domain",
         _ => "i64",
     }
 }

@@ -253,8 +253,24 @@ impl<'a> BodyChecker<'_, 'a> {
         }
     }
 
+    /// A set. A domain is one of cores.
+    pub(super) fn set(&mut self, expr: &'a ast::Expr) -> Expr {
+        let set = self.expr(expr);
+        match set.of {
+            Type::Domain => {
+                self.need(Needs::Seen);
+                Expr {
+                    span: set.span,
+                    kind: ExprKind::Cores(Cores::Domain, Some(Box::new(set))),
+                    of: Type::Cores,
+                }
+            }
+            _ => set,
+        }
+    }
+
     fn first(&mut self, set: &'a ast::Expr, order: Option<&'a ast::Order>, span: Span) -> Expr {
-        let set = self.expr(set);
+        let set = self.set(set);
         let of = match set.of {
             Type::Threads => Type::MaybeThread,
             Type::Cores => Type::MaybeCore,
@@ -376,7 +392,7 @@ impl<'a> BodyChecker<'_, 'a> {
         let text = name.text.as_str();
         let count = match text {
             "now" | "waker" | "is_sync" | "system_cores" | "idle_cores" => Some(0),
-            "valid" | "count" | "random" | "llc" | "node" | "siblings" => Some(1),
+            "valid" | "count" | "random" | "llc" | "node" | "siblings" | "domains" => Some(1),
             "min" | "max" => Some(2),
             _ => None,
         };
@@ -419,6 +435,11 @@ impl<'a> BodyChecker<'_, 'a> {
                     _ => Cores::Siblings,
                 };
                 make(ExprKind::Cores(which, Some(of)), Type::Cores)
+            }
+            "domains" => {
+                self.need(Needs::Seen);
+                let of = Box::new(self.expect(&arguments[0], Type::Core));
+                make(ExprKind::Domains(of), Type::Domains)
             }
             "valid" => {
                 let of = self.expr(&arguments[0]);
