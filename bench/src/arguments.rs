@@ -8,9 +8,9 @@ use clap::ValueEnum;
 use crate::subject::Subject;
 use crate::Bench;
 use crate::{
-    agent::Agent, arbiter::Arbiter, fairness::Fairness, fidelity::Fidelity, hackbench::Hackbench,
-    lang::Lang, locality::Locality, memcached::Memcached, pipe::Pipe, record::Record,
-    rocksdb::Rocksdb, sim::Sim, upgrade::Upgrade,
+    agent::Agent, apps::Apps, arbiter::Arbiter, fairness::Fairness, fidelity::Fidelity,
+    hackbench::Hackbench, lang::Lang, locality::Locality, memcached::Memcached, pipe::Pipe,
+    record::Record, rocksdb::Rocksdb, sim::Sim, upgrade::Upgrade,
 };
 
 #[derive(clap::Args, Debug, Clone)]
@@ -28,14 +28,14 @@ pub struct Arguments {
     /// CPUs.
     #[arg(long, conflicts_with_all = ["here", "cpus", "runs", "quick"])]
     pub scale: bool,
-    /// Numbers of CPUs. A guest is booted for each of them. [default: 1,2; memcached: 1; fairness:
-    /// 4; upgrade: 1,2,4,8; sim: 1 to 4096; rocksdb, locality, lang and arbiter have fixed
+    /// Numbers of CPUs. A guest is booted for each of them. [default: 1,2; memcached: 1; apps: 1,4;
+    /// fairness: 4; upgrade: 1,2,4,8; sim: 1 to 4096; rocksdb, locality, lang and arbiter have fixed
     /// ones]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,
     /// Runs of each subject. [default: pipe 6, hackbench 4, agent 4, fairness 2, upgrade 200,
-    /// fidelity 3, memcached 3, record 10, sim 3]
+    /// fidelity 3, memcached 3, apps 4, record 10, sim 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: Option<u32>,
     /// Give a first impression: a tenth of the runs, in at most two guests.
@@ -87,6 +87,9 @@ pub enum What {
     /// Policies in Baton's language beside models of the kernel's fair class, on a simulated
     /// machine with 160 CPUs. Exit code 1 when a policy that conserves work breaks a bound.
     Lang,
+    /// Whole programs under policies in Baton's language: a parallel one, a tree of processes as
+    /// that of a build, and clients of a database.
+    Apps,
     /// The cost of recording: pipe and hackbench under wfq, recorded, not recorded, and built
     /// without recording.
     Record,
@@ -108,6 +111,7 @@ impl What {
             What::Agent => &Agent,
             What::Arbiter => &Arbiter,
             What::Lang => &Lang,
+            What::Apps => &Apps,
             What::Record => &Record,
             What::Sim => &Sim,
         }

@@ -7,6 +7,7 @@
 //! This command boots that guest once for each number of CPUs and runs itself there with `--here`.
 
 mod agent;
+mod apps;
 mod arbiter;
 mod arguments;
 mod counter;

@@ -16,7 +16,11 @@ const URI: &str = "file:///tmp/mine.baton";
 
 impl Editor {
     fn start() -> Self {
-        let mut server = Command::new(env!("CARGO_BIN_EXE_baton"))
+        Self::with(&mut Command::new(env!("CARGO_BIN_EXE_baton")))
+    }
+
+    fn with(baton: &mut Command) -> Self {
+        let mut server = baton
             .arg("lsp")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -92,6 +96,26 @@ const POLICY: &str = "scheduler mine {
     on schedule(core c) { first(ready) => current; }
 }
 ";
+
+#[test]
+fn without_a_prover_the_user_hears_of_it_once() {
+    let mut editor = Editor::with(Command::new(env!("CARGO_BIN_EXE_baton")).env("PATH", ""));
+    let document = json!({"uri": URI, "languageId": "baton", "version": 1, "text": POLICY});
+    editor.tell("textDocument/didOpen", json!({"textDocument": document}));
+    assert!(editor.shown().is_empty());
+    let message = editor.next();
+    assert_eq!(message["method"], "window/showMessage", "{message}");
+    let line = message["params"]["message"].as_str().unwrap();
+    assert!(line.starts_with("z3 cannot be run"), "{line}");
+    editor.tell(
+        "textDocument/didSave",
+        json!({"textDocument": {"uri": URI}}),
+    );
+    assert!(editor.shown().is_empty());
+    assert!(editor.change("scheduler").len() == 1);
+    editor.server.kill().unwrap();
+    editor.server.wait().unwrap();
+}
 
 #[test]
 fn an_editor_is_served() {

@@ -68,15 +68,19 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
         }
         let seen = self.seen_from(dst);
         // Phase 1: observes. The proof does not need the order.
-        let mut stealable = CoreSet::new();
+        let mut found: Option<CoreSet> = None;
         for &src in cores {
             if src != dst && rules.can_steal_core(&seen, src, dst) {
-                stealable.insert(src);
+                found.get_or_insert_default().insert(src);
             }
         }
+        // Most cores that look for threads find none to take from.
+        let Some(stealable) = &mut found else {
+            return;
+        };
         loop {
             // Phase 2.
-            let Some(src) = rules.select_core(&seen, &stealable, dst) else {
+            let Some(src) = rules.select_core(&seen, stealable, dst) else {
                 return;
             };
             stealable.remove(src);

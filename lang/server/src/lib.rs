@@ -18,7 +18,7 @@ use baton_lang::Diagnostic;
 use lsp_server::{Connection, Message, Notification, Request, Response};
 use serde_json::{json, Value};
 
-/// Values of the protocol for how bad a diagnostic is.
+/// Values of the protocol for how bad a diagnostic or a message is.
 const ERROR: u8 = 1;
 const WARNING: u8 = 2;
 
@@ -28,6 +28,7 @@ pub fn serve() -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut server = Server {
         connection,
         open: HashMap::new(),
+        lacks_prover: false,
     };
     server.run()?;
     drop(server);
@@ -39,6 +40,8 @@ struct Server {
     connection: Connection,
     /// The texts of the open policies, by their addresses.
     open: HashMap<String, String>,
+    /// The user has been told that there is no prover.
+    lacks_prover: bool,
 }
 
 impl Server {
@@ -107,10 +110,11 @@ impl Server {
     }
 
     /// Sends what is wrong with a policy.
-    fn publish(&self, uri: &str, proves: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
+    fn publish(&mut self, uri: &str, proves: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
         let Some(text) = self.open.get(uri) else {
             return Ok(());
         };
+        let mut unproved = None;
         let shown: Vec<Value> = match baton_lang::compile(text) {
             Err(mistakes) => {
                 let mistakes = mistakes.iter();
@@ -119,17 +123,41 @@ impl Server {
                     .collect()
             }
             Ok(policy) if proves => {
-                let failed = goals(&policy).into_iter().filter_map(|goal| {
-                    // Without the prover, policies are written as with it.
-                    explained(&goal, &decide(&goal).ok()?)
-                });
+                let failed = goals(&policy)
+                    .into_iter()
+                    .filter_map(|goal| match decide(&goal) {
+                        Ok(verdict) => explained(&goal, &verdict),
+                        Err(why) => {
+                            unproved = Some(why.to_string());
+                            None
+                        }
+                    });
                 failed
                     .map(|it| diagnostic(uri, text, &it, WARNING))
                     .collect()
             }
             Ok(_) => Vec::new(),
         };
-        self.send(uri, &shown)
+        self.send(uri, &shown)?;
+        match unproved {
+            Some(why) if !self.lacks_prover => {
+                self.lacks_prover = true;
+                self.warn(&format!(
+                    "{why}. Mistakes are shown, but nothing is proved; install it (Debian: z3)"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the editor show a line.
+    fn warn(&self, line: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let params = json!({"type": WARNING, "message": line});
+        let notification = Notification::new("window/showMessage".into(), params);
+        Ok(self
+            .connection
+            .sender
+            .send(Message::Notification(notification))?)
     }
 
     fn send(&self, uri: &str, shown: &[Value]) -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// libraries: -fopenmp
+/*
+ * A parallel program as those of the NAS suite: threads of OpenMP that compute, and wait for each
+ * other at the end of each phase. A phase has one loop, whose turns are as many for each thread, but
+ * one thread in turn has half as much again. Threads that wait sleep: a program with more threads
+ * than CPUs would only keep others from theirs by spinning.
+ *
+ * Prints how long the phases took: {"ns": N}.
+ */
+#include "load.h"
+
+#include <omp.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	double threads = 4, phases = 200, work = 50000;
+	const struct option options[] = {
+		{ "threads", &threads, 1, 1024 },
+		{ "phases", &phases, 1, 1e6 },
+		{ "work", &work, 1, 1e9 },
+	};
+	uint64_t begin;
+
+	/* The runtime reads this before main(). */
+	if (!getenv("OMP_WAIT_POLICY")) {
+		setenv("OMP_WAIT_POLICY", "passive", 1);
+		execv("/proc/self/exe", argv);
+		err(1, "cannot run this program again");
+	}
+	parse_options(options, 3, argc - 1, argv + 1);
+	omp_set_dynamic(0);
+	omp_set_num_threads(threads);
+	begin = now();
+#pragma omp parallel
+	for (int phase = 0; phase < (int)phases; phase++) {
+		int own = omp_get_thread_num();
+
+		count(phase % omp_get_num_threads() == own ? 1.5 * work : work);
+#pragma omp barrier
+	}
+	printf("{\"ns\":%llu}\n", (unsigned long long)(now() - begin));
+	return 0;
+}
