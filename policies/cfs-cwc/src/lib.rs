@@ -11,9 +11,10 @@
 //!    core, asleep or not, keeps its distance, which counts as at most `period`.
 //! 3. A slice is `period` divided by the number of threads of the core, and at least `slice`.
 //! 4. A woken thread preempts one whose vruntime is ahead by more than `granularity`.
-//! 5. A thread that is new or wakes up goes to an idle core in the smallest domain of the core where
-//!    it ran that has one; there, to one whose SMT siblings are idle, too, if there is such a one. If
-//!    no core idles, it goes to the core with the lowest load.
+//! 5. A woken thread goes to an idle core under the last-level cache of the one where it ran, to one
+//!    whose SMT siblings are idle, too, if there is such a one. If there is none, it goes where a new
+//!    thread does: to the nearest core that idles with its siblings, or else to the nearest idle one.
+//!    If no core idles, either goes to the core with the lowest load.
 //! 6. A core that would go idle takes threads from the core with the highest load in its smallest
 //!    domain. While it has got none, it goes on with the next larger domain. A busy core makes each
 //!    idle core do so, at its tick.
@@ -79,19 +80,30 @@ impl CfsCwc {
         true
     }
 
-    fn choose_core(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
-        for d in seen.domains(last) {
-            if let Some(c) = seen
-                .domain(d)
-                .first_where(|c| seen.cload(c) == 0 && self.is_alone(seen, c))
-            {
-                return Some(c);
-            }
-            if let Some(c) = seen.domain(d).first_where(|c| seen.cload(c) == 0) {
-                return Some(c);
-            }
+    fn spread(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
+        if let Some(c) = seen
+            .cores()
+            .first_where(|c| seen.cload(c) == 0 && self.is_alone(seen, c))
+        {
+            return Some(c);
+        }
+        if let Some(c) = seen.cores().first_where(|c| seen.cload(c) == 0) {
+            return Some(c);
         }
         seen.cores().min_by_key(|&core| seen.cload(core))
+    }
+
+    fn choose_core(&self, seen: &Seen<'_, '_, Self>, last: Cpu) -> Option<Cpu> {
+        if let Some(c) = seen
+            .llc(last)
+            .first_where(|c| seen.cload(c) == 0 && self.is_alone(seen, c))
+        {
+            return Some(c);
+        }
+        if let Some(c) = seen.llc(last).first_where(|c| seen.cload(c) == 0) {
+            return Some(c);
+        }
+        self.spread(seen, last)
     }
 }
 
@@ -132,7 +144,7 @@ impl Rules for CfsCwc {
     }
 
     fn place_new(&self, seen: &Seen<'_, '_, Self>, t: Thread<'_, OfThread>, wake: &Wake) -> Cpu {
-        let c = self.choose_core(seen, wake.prev_cpu);
+        let c = self.spread(seen, wake.prev_cpu);
         c.unwrap_or(wake.prev_cpu)
     }
 
