@@ -136,7 +136,7 @@ fn one(policy: Policy, file: &Path) -> Result<(Report, bool)> {
         });
         if (property, result) == (Property::Balancing, "proved") {
             properties.push(Row {
-                property: "no group of cores lacks threads beside one with more than cores",
+                property: "no group of cores lacks threads beside an overloaded one",
                 result: "follows",
                 by: "from the line above".into(),
             });
