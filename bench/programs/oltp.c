@@ -40,7 +40,8 @@ static sqlite3 *connect(void)
 {
 	sqlite3 *db;
 
-	check(NULL, sqlite3_open(FILE_NAME, &db), FILE_NAME);
+	if (sqlite3_open(FILE_NAME, &db) != SQLITE_OK)
+		errx(1, "%s: %s", FILE_NAME, sqlite3_errmsg(db));
 	sqlite3_busy_timeout(db, PATIENCE);
 	run(db, "PRAGMA journal_mode=WAL");
 	run(db, "PRAGMA synchronous=OFF");

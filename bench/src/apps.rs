@@ -26,7 +26,7 @@ struct Program {
     size: (&'static str, u32),
 }
 
-/// Each has twice as many threads or processes as the larger guest has CPUs.
+/// Each has twice as many threads, jobs or clients as the larger guest has CPUs.
 const LOADS: [Program; 3] = [
     Program {
         name: "forkjoin",

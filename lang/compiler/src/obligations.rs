@@ -14,7 +14,7 @@ mod why;
 
 use crate::diagnostic::Span;
 use crate::hir::*;
-use symbols::{Core, Evaluator, Reads, Value};
+use symbols::{Core, Evaluator, Loop, Reads, Value};
 pub use why::module as why3_module;
 
 /// Something that must hold.
@@ -124,7 +124,7 @@ pub fn goals(policy: &Policy) -> Vec<Goal> {
             ..
         } = &policy.handlers;
         goals.extend(newly_idle.as_ref().map(|it| idle(policy, steal, it)));
-        goals.extend(balancing.as_ref().map(|it| each_idle(policy, steal, it)));
+        goals.push(each_idle(policy, steal, balancing.as_ref()));
     }
     for (name, placed) in [
         ("placement of new", &policy.handlers.new),
@@ -251,26 +251,39 @@ fn idle(policy: &Policy, steal: &Steal, handler: &Handler) -> Goal {
     }
 }
 
-/// For each core without a thread, `balancing` searches all cores.
-fn each_idle(policy: &Policy, steal: &Steal, handler: &Handler) -> Goal {
-    let mut evaluator = Evaluator::new(policy, &handler.body);
-    evaluator.run(&handler.body.statements);
-    let loops = std::mem::take(&mut evaluator.loops);
-    let mut asserted = Vec::new();
-    for it in loops {
-        asserted.push(it.comes);
-        asserted.push(format!("(not {})", evaluator.is_searched(&it.member)));
-        evaluator.reads.bound(it.member, "= 0");
-    }
-    let script = evaluator.script(&asserted);
-    Goal {
+/// For each core without a thread, `balancing` searches all cores. If no loop does that, this does
+/// not hold, and if several do, the first is looked at.
+fn each_idle(policy: &Policy, steal: &Steal, handler: Option<&Handler>) -> Goal {
+    let mut goal = Goal {
         property: Property::Balancing,
         name: "balancing",
         must: "balancing looks for threads on all cores, for each idle core",
-        span: span_of(&handler.body, steal.span),
-        shown: evaluator.shown(&script),
-        script,
-    }
+        span: steal.span,
+        script: "(check-sat)\n".into(),
+        shown: Vec::new(),
+    };
+    let Some(handler) = handler else {
+        return goal;
+    };
+    goal.span = span_of(&handler.body, steal.span);
+    let mut evaluator = Evaluator::new(policy, &handler.body);
+    evaluator.run(&handler.body.statements);
+    let loops = std::mem::take(&mut evaluator.loops);
+    let searches = |it: &Loop| {
+        evaluator
+            .searches
+            .iter()
+            .any(|search| search.of == it.member)
+    };
+    let Some(first) = loops.into_iter().find(searches) else {
+        return goal;
+    };
+    let is_searched = evaluator.is_searched(&first.member);
+    // Of this core alone it is known that it has no thread.
+    evaluator.reads.bound(first.member, "= 0");
+    goal.script = evaluator.script(&[first.comes, format!("(not {is_searched})")]);
+    goal.shown = evaluator.shown(&goal.script);
+    goal
 }
 
 /// The core that is chosen was seen idle, or is the lowest of all cores, or all were seen busy.

@@ -116,6 +116,12 @@ const WRONG: &[(&str, &str, &str, &[&str])] = &[
     (DOMAINS, "if (count(idle) > 0) break;", "if (count(c) > 0) break;", &["balancing"]),
     (DOMAINS, "steal_for(idle, d);", "steal_for(c, d);", &["balancing"]),
     (DOMAINS, "foreach (idle in idle_cores()) {", "foreach (idle in llc(c)) {", &["balancing"]),
+    (ULE, "steal_for(idle);", "{ steal_for(idle); if (count(idle) > 0) break; }", &["balancing"]),
+    (ULE, "foreach (idle in idle_cores()) steal_for(idle);", "foreach (x in system_cores()) { if (count(x) > 0) break; steal_for(x); }", &["balancing"]),
+    (ULE, "foreach (idle in idle_cores()) steal_for(idle);", "foreach (o in system_cores()) { if (count(o) > 1) return; } foreach (idle in idle_cores()) steal_for(idle);", &["balancing"]),
+    (ULE, "    on balancing(core c) {\n        foreach (idle in idle_cores()) steal_for(idle);\n    }\n", "", &["balancing"]),
+    (DOMAINS, "steal_for(c, d);", "domain small = d; foreach (e in domains(c)) { small = e; break; } if (random(2) == 0) small = d; steal_for(c, small);", &["newly idle"]),
+    (ULE, "        steal_for(c);", "        foreach (o in system_cores()) { if (count(o) > 1) return; }\n        steal_for(c);", &["newly idle"]),
 ];
 
 #[test]

@@ -13,7 +13,7 @@ use std::error::Error;
 
 use baton_lang::diagnostic::Span;
 use baton_lang::obligations::goals;
-use baton_lang::prover::{decide, explained};
+use baton_lang::prover::{decide, explained, ProverError};
 use baton_lang::Diagnostic;
 use lsp_server::{Connection, Message, Notification, Request, Response};
 use serde_json::{json, Value};
@@ -127,10 +127,11 @@ impl Server {
                     .into_iter()
                     .filter_map(|goal| match decide(&goal) {
                         Ok(verdict) => explained(&goal, &verdict),
-                        Err(why) => {
+                        Err(why @ ProverError::Missing(_)) => {
                             unproved = Some(why.to_string());
                             None
                         }
+                        Err(why) => Some(Diagnostic::error(goal.span, why.to_string())),
                     });
                 failed
                     .map(|it| diagnostic(uri, text, &it, WARNING))

@@ -107,7 +107,7 @@ pub struct Search {
     pub condition: String,
 }
 
-/// A loop over all cores, or all idle ones.
+/// A loop over all cores, or all idle ones, that no turn leaves.
 pub struct Loop {
     pub member: Core,
     /// The variable that says whether a turn for the member comes.
@@ -318,6 +318,13 @@ impl<'p> Evaluator<'p> {
             (Some(Value::Core(old)), Value::Core(new)) if path.condition != "true" => Value::Core(
                 Core::Either(path.condition.clone(), Box::new(new), Box::new(old)),
             ),
+            // One of two domains is not known to have all cores.
+            (Some(old), new)
+                if path.condition != "true"
+                    && matches!(old, Value::Domain) != matches!(new, Value::Domain) =>
+            {
+                self.any("domain", Type::Domain)
+            }
             (_, value) => value,
         };
         self.values.insert(id, value);
@@ -435,15 +442,7 @@ impl<'p> Evaluator<'p> {
             // Whether there is such a turn is not known.
             _ => self.declare("comes", "Bool"),
         };
-        if let (Value::Core(member), ExprKind::Cores(Cores::All | Cores::Idle, _)) =
-            (&member, &set.kind)
-        {
-            self.loops.push(Loop {
-                member: member.clone(),
-                comes: comes.clone(),
-            });
-        }
-        self.values.insert(id, member);
+        self.values.insert(id, member.clone());
         let mut turn = Path {
             condition: and(&path.condition, &comes),
         };
@@ -454,6 +453,10 @@ impl<'p> Evaluator<'p> {
         let leaves = conditions.fold("false".to_owned(), |all, one| or(&all, one));
         for search in &mut self.searches[searches..] {
             search.condition = and(&search.condition, &not(&leaves));
+        }
+        let is_whole = matches!(set.kind, ExprKind::Cores(Cores::All | Cores::Idle, _));
+        if let (Value::Core(member), true, true) = (member, is_whole, exits.is_empty()) {
+            self.loops.push(Loop { member, comes });
         }
         self.exits
             .extend(exits.into_iter().filter(|exit| exit.is_return));
@@ -501,6 +504,11 @@ impl<'p> Evaluator<'p> {
                     self.declared.push((name.clone(), "Bool"));
                 }
                 name
+            }
+            Value::Core(Core::Either(condition, a, b)) => {
+                let (a, b) = (Value::Core((**a).clone()), Value::Core((**b).clone()));
+                let (a, b) = (self.is_there(&a), self.is_there(&b));
+                format!("(ite {condition} {a} {b})")
             }
             Value::Core(_) | Value::Term(_) | Value::Domain => "true".into(),
             Value::Thread(_) => self.declare("found", "Bool"),
@@ -672,6 +680,7 @@ impl<'p> Evaluator<'p> {
         let outer = std::mem::take(&mut self.values);
         let returns = std::mem::take(&mut self.returns);
         let exits = std::mem::take(&mut self.exits);
+        let loops = self.loops.len();
         for (id, value) in called.parameters.iter().zip(values) {
             self.values.insert(*id, value);
         }
@@ -697,6 +706,7 @@ impl<'p> Evaluator<'p> {
         self.locals = locals;
         self.values = outer;
         self.exits = exits;
+        self.loops.truncate(loops);
         result.unwrap_or_else(|| Value::Term("0".into()))
     }
 
