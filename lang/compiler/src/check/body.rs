@@ -60,6 +60,8 @@ pub(super) struct BodyChecker<'c, 'a> {
     /// In `select_core`: the set, and names for its members.
     pub set: Option<LocalId>,
     members: Vec<LocalId>,
+    /// Variables of foreach, and what a handler is about: they do not change.
+    pub fixed: Vec<LocalId>,
     /// Names of the observing phase, which the updating one does not know.
     pub gone: Vec<&'a str>,
     pub needs: Needs,
@@ -82,6 +84,7 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
             dst: None,
             set: None,
             members: Vec::new(),
+            fixed: Vec::new(),
             gone: Vec::new(),
             needs: Needs::Nothing,
             changes: false,
@@ -315,9 +318,9 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
         };
         match to.kind {
             ExprKind::Local(id) => {
-                // The core whose lock is held, and the thread to be moved, cannot be assigned.
+                // Nor do the core whose lock is held, and the thread to be moved.
                 let kind = self.locals[id].kind;
-                if self.here == Some(id) || self.subject == Some(id) {
+                if self.here == Some(id) || self.subject == Some(id) || self.fixed.contains(&id) {
                     self.error(to.span, "this name does not change", "declare another one");
                 }
                 self.fits(&value, kind);
@@ -549,6 +552,7 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
         let names = self.names.len();
         self.checker.may_be_named(name);
         let id = self.local(&name.text, kind);
+        self.fixed.push(id);
         if matches!(set.kind, ExprKind::Local(of) if self.set == Some(of)) {
             self.members.push(id);
         }

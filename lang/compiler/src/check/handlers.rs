@@ -109,6 +109,7 @@ impl<'a> Checker<'a> {
         let mut body = BodyChecker::new(self, phase);
         body.sets_timer = matches!(event, "schedule" | "tick" | "timer");
         let subject = body.local(&name.text, of);
+        body.fixed.push(subject);
         match of {
             Type::Core if phase != Phase::Balance => body.here = Some(subject),
             Type::Thread if must_move => body.subject = Some(subject),
