@@ -2,8 +2,8 @@
 // libraries: -fopenmp
 /*
  * A parallel program as those of the NAS suite: threads of OpenMP that compute, and wait for each
- * other at the end of each phase. A phase has one loop, whose turns are as many for each thread, but
- * one thread in turn has half as much again. Threads that wait sleep: a program with more threads
+ * other at the end of each phase. In a phase each thread has the same work, but for one thread, by
+ * turns, which has half as much again. Threads that wait sleep: a program with more threads
  * than CPUs would only keep others from theirs by spinning.
  *
  * Prints how long the phases took: {"ns": N}.

@@ -64,12 +64,11 @@ static void compile(void)
 
 static void assemble(void)
 {
-	char piece[PIECE], name[64];
+	char piece[PIECE], name[] = "/tmp/forktree.XXXXXX";
 	ssize_t length;
 	int file;
 
-	snprintf(name, sizeof(name), "/tmp/forktree.%d", getpid());
-	file = open(name, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
+	file = mkstemp(name);
 	if (file < 0)
 		err(1, "%s", name);
 	while ((length = read(0, piece, PIECE)) > 0) {

@@ -3,9 +3,10 @@
 /*
  * Clients of a database, with transactions as sysbench's oltp_read_write has them: ten selects of a
  * row, one of a range, an update, a delete, and an insert of the deleted row. The database is
- * SQLite, in a file in memory, and each client is a thread with a connection of its own. Readers and
- * one writer work at once (WAL), so the selects are a transaction of their own. Writers wait for each
- * other at a mutex: SQLite would have them sleep for a while, and the time would be that of sleeps.
+ * SQLite, in a file in memory, and each client is a thread with a connection of its own. Readers
+ * and one writer work at once (WAL), so the selects are a transaction of their own. Writers wait
+ * for each other at a mutex: SQLite would have them sleep for a while, and the time would be that
+ * of sleeps.
  *
  * Prints how long all transactions took: {"ns": N}.
  */
@@ -15,7 +16,10 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
-#define FILE_NAME "/tmp/oltp.db"
+/* In a new directory: other users can write to /tmp. */
+static char directory[] = "/tmp/oltp.XXXXXX";
+static char file[sizeof(directory) + sizeof("/db-wal")];
+
 /* Rows of the table, and of a range that is selected. */
 enum { ROWS = 2000, RANGE = 100, POINTS = 10 };
 /* How long a client waits for SQLite's own locks, ms of its clock. */
@@ -40,8 +44,8 @@ static sqlite3 *connect(void)
 {
 	sqlite3 *db;
 
-	if (sqlite3_open(FILE_NAME, &db) != SQLITE_OK)
-		errx(1, "%s: %s", FILE_NAME, sqlite3_errmsg(db));
+	if (sqlite3_open(file, &db) != SQLITE_OK)
+		errx(1, "%s: %s", file, sqlite3_errmsg(db));
 	sqlite3_busy_timeout(db, PATIENCE);
 	run(db, "PRAGMA journal_mode=WAL");
 	run(db, "PRAGMA synchronous=OFF");
@@ -121,11 +125,11 @@ static void fill(void)
 	check(db, sqlite3_close(db), "close");
 }
 
+/* SQLite has removed its other files as the last connection was closed. */
 static void remove_files(void)
 {
-	unlink(FILE_NAME);
-	unlink(FILE_NAME "-wal");
-	unlink(FILE_NAME "-shm");
+	unlink(file);
+	rmdir(directory);
 }
 
 int main(int argc, char **argv)
@@ -138,7 +142,9 @@ int main(int argc, char **argv)
 	uint64_t begin;
 
 	parse_options(options, 2, argc - 1, argv + 1);
-	remove_files();
+	if (!mkdtemp(directory))
+		err(1, "%s", directory);
+	snprintf(file, sizeof(file), "%s/db", directory);
 	fill();
 	begin = now();
 	for (int i = 0; i < clients; i++)

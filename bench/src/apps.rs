@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whole programs: a parallel one (OpenMP), a tree of processes as that of a build, and clients of a
-//! database (SQLite). The booted part of the evaluation of policies in Baton's language, whose
+//! Whole programs: a parallel one (OpenMP), a tree of processes as that of a build, and clients of
+//! a database (SQLite). The booted part of the evaluation of policies in Baton's language, whose
 //! simulated part is [`crate::lang`].
 
 use std::process::ExitCode;
@@ -79,14 +79,15 @@ impl Table for Apps {
     }
 
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
-        let (unit, scale) = match args.icount {
-            true => ("million instructions", 1e6),
-            false => ("ms", 1e6),
+        // A ns of a guest that counts is an instruction.
+        let unit = match args.icount {
+            true => "million instructions",
+            false => "ms",
         };
         let mut results = Vec::new();
         for program in &LOADS {
             eprintln!("baton: {}", program.name);
-            let time = |run: Run| run_once(program, run).map(|ns| ns as f64 / scale);
+            let time = |run: Run| run_once(program, run).map(|ns| ns as f64 / 1e6);
             let series = compare(search, args, |_, run| time(run))?;
             results.extend(entries(cpus, program.name, unit, &series, true));
         }

@@ -29,8 +29,8 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["here", "cpus", "runs", "quick"])]
     pub scale: bool,
     /// Numbers of CPUs. A guest is booted for each of them. [default: 1,2; memcached: 1; apps: 1,4;
-    /// fairness: 4; upgrade: 1,2,4,8; sim: 1 to 4096; rocksdb, locality, lang and arbiter have fixed
-    /// ones]
+    /// fairness: 4; upgrade: 1,2,4,8; sim: 1 to 4096; rocksdb, locality, lang and arbiter have
+    /// fixed ones]
     #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "here",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub cpus: Vec<u32>,

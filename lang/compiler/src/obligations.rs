@@ -269,12 +269,7 @@ fn each_idle(policy: &Policy, steal: &Steal, handler: Option<&Handler>) -> Goal 
     let mut evaluator = Evaluator::new(policy, &handler.body);
     evaluator.run(&handler.body.statements);
     let loops = std::mem::take(&mut evaluator.loops);
-    let searches = |it: &Loop| {
-        evaluator
-            .searches
-            .iter()
-            .any(|search| search.of == it.member)
-    };
+    let searches = |it: &Loop| evaluator.sweeps.iter().any(|sweep| sweep.of == it.member);
     let Some(first) = loops.into_iter().find(searches) else {
         return goal;
     };

@@ -4,17 +4,17 @@
 //! cache or a node, with a load balancing that leaves no core idle while another has two threads.
 //!
 //! 1. A thread's *vruntime* grows by its CPU time, times 1024, divided by its weight. A core runs
-//!    the thread with the lowest. It is at most `lag` ahead of the core's, so that each thread's turn
-//!    comes, whatever the weights.
+//!    the thread with the lowest. It is at most `lag` ahead of the core's, so that each thread's
+//!    turn comes, whatever the weights.
 //! 2. A core's `min_vruntime` is that of the thread that it picked last, and never falls. A thread
 //!    that wakes up has at least that of its core less `credit`. A thread that moves to another
 //!    core, asleep or not, keeps its distance, which counts as at most `period`.
 //! 3. A slice is `period` divided by the number of threads of the core, and at least `slice`.
 //! 4. A woken thread preempts one whose vruntime is ahead by more than `granularity`.
-//! 5. A woken thread goes to an idle core under the last-level cache of the one where it ran, to one
-//!    whose SMT siblings are idle, too, if there is such a one. If there is none, it goes where a new
-//!    thread does: to the nearest core that idles with its siblings, or else to the nearest idle one.
-//!    If no core idles, either goes to the core with the lowest load.
+//! 5. A woken thread goes to an idle core under the last-level cache of the one where it ran, to
+//!    one whose SMT siblings are idle, too, if there is such a one. If no core idles there, it goes
+//!    where a new thread does: to the nearest core that idles with its siblings, or else to the
+//!    nearest idle one. If no core idles at all, either goes to the core with the lowest load.
 //! 6. A core that would go idle takes threads from the core with the highest load in its smallest
 //!    domain. While it has got none, it goes on with the next larger domain. A busy core makes each
 //!    idle core do so, at its tick.

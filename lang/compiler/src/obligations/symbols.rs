@@ -100,7 +100,7 @@ impl Reads {
 }
 
 /// A search for threads on all cores.
-pub struct Search {
+pub struct Sweep {
     /// For which core.
     pub of: Core,
     /// The condition on which it happens.
@@ -138,7 +138,7 @@ pub struct Evaluator<'p> {
     moved: String,
     /// The load of the thread that is looked at.
     load: Option<String>,
-    pub searches: Vec<Search>,
+    pub sweeps: Vec<Sweep>,
     pub loops: Vec<Loop>,
     /// Of the loop that is looked at.
     exits: Vec<Exit>,
@@ -197,7 +197,7 @@ impl<'p> Evaluator<'p> {
             all_busy: Vec::new(),
             moved: "false".into(),
             load: None,
-            searches: Vec::new(),
+            sweeps: Vec::new(),
             loops: Vec::new(),
             exits: Vec::new(),
             returns: Vec::new(),
@@ -409,7 +409,7 @@ impl<'p> Evaluator<'p> {
                 let domain = domain.as_ref().map(|domain| self.value(domain, path));
                 if matches!(domain, None | Some(Value::Domain)) {
                     let condition = path.condition.clone();
-                    self.searches.push(Search { of, condition });
+                    self.sweeps.push(Sweep { of, condition });
                 }
             }
             StatementKind::Run(..) | StatementKind::Resched | StatementKind::SetTimer(_) => {}
@@ -446,13 +446,13 @@ impl<'p> Evaluator<'p> {
         let mut turn = Path {
             condition: and(&path.condition, &comes),
         };
-        let (searches, outer) = (self.searches.len(), std::mem::take(&mut self.exits));
+        let (sweeps, outer) = (self.sweeps.len(), std::mem::take(&mut self.exits));
         self.block(body, &mut turn);
         let exits = std::mem::replace(&mut self.exits, outer);
         let conditions = exits.iter().map(|exit| &exit.condition);
         let leaves = conditions.fold("false".to_owned(), |all, one| or(&all, one));
-        for search in &mut self.searches[searches..] {
-            search.condition = and(&search.condition, &not(&leaves));
+        for sweep in &mut self.sweeps[sweeps..] {
+            sweep.condition = and(&sweep.condition, &not(&leaves));
         }
         let is_whole = matches!(set.kind, ExprKind::Cores(Cores::All | Cores::Idle, _));
         if let (Value::Core(member), true, true) = (member, is_whole, exits.is_empty()) {
@@ -712,10 +712,8 @@ impl<'p> Evaluator<'p> {
 
     /// The condition on which all cores are searched for this one.
     pub fn is_searched(&self, of: &Core) -> String {
-        let searches = self.searches.iter().filter(|search| search.of == *of);
-        searches.fold("false".to_owned(), |all, search| {
-            or(&all, &search.condition)
-        })
+        let sweeps = self.sweeps.iter().filter(|sweep| sweep.of == *of);
+        sweeps.fold("false".to_owned(), |all, sweep| or(&all, &sweep.condition))
     }
 
     /// The condition on which a core is a good place: it was seen without a thread, or is the
