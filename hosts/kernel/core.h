@@ -217,6 +217,7 @@ u64 baton_core_rescue(void);
 bool baton_core_is_rescued(u64 token);
 void baton_core_pick_failed(u64 token);
 struct task_struct *baton_core_task_of_slot(u32 slot);
+bool baton_core_is_queued(u32 slot);
 bool baton_core_is_idle(s32 cpu);
 bool baton_core_is_any_idle(void);
 bool baton_core_claim_idle(s32 cpu);

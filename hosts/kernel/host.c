@@ -282,9 +282,26 @@ static bool serves(s32 cpu)
 	return likely(!READ_ONCE(baton_partitioned)) || baton_core_serves(smp_processor_id(), cpu);
 }
 
+/*
+ * A task that is not queued cannot be picked now, so what counts is its affinity. Its migration may
+ * be disabled for the moment, as by a BPF program that runs in its context on another CPU, and a
+ * policy may be deciding for long, as about a home for the task.
+ */
+static noinline bool may_run_later(const struct task_struct *task, u32 slot, s32 cpu)
+{
+	return !baton_core_is_queued(slot) && cpumask_test_cpu(cpu, task->cpus_ptr) &&
+	       cpu_active(cpu);
+}
+
 static __always_inline bool may_run(u32 slot, s32 cpu)
 {
-	return baton_khost_may_run(baton_core_task_of_slot(slot), cpu) && serves(cpu);
+	struct task_struct *task = baton_core_task_of_slot(slot);
+
+	if (!baton_khost_may_run(task, cpu) &&
+	    !(task && task->migration_disabled && (u32)cpu < nr_cpu_ids &&
+	      may_run_later(task, slot, cpu)))
+		return false;
+	return serves(cpu);
 }
 
 static noinline bool recorded_may_run(u32 slot, s32 cpu)

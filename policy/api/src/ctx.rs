@@ -123,7 +123,8 @@ impl<'a> Ctx<'a> {
         host::may_run(baton.slot(), cpu.number())
     }
 
-    /// May the task in that slot run on that CPU now?
+    /// May the task in that slot run on that CPU now? If the task is not queued, disabled migration
+    /// does not count, as it ends before the task can be picked again.
     #[inline]
     pub fn slot_may_run(&self, slot: u32, cpu: Cpu) -> bool {
         host::may_run(slot, cpu.number())

@@ -3,7 +3,7 @@
 
 use crate::{
     hostile, record,
-    tool::{baton, check, is_well, must, Load},
+    tool::{baton, bind, check, is_well, must, Load},
     Case,
 };
 use baton_hints::{Message, NotSent, OpenError, Queue, Raw, Thread, Type};
@@ -41,6 +41,7 @@ pub fn cases() -> Vec<Case> {
         case!("hints: clients that are killed", killed()),
         case!("hints: recorded", recorded()),
         case!("hints: threads that share one share a CPU", together()),
+        case!("hints: a home for a thread that is in the kernel", homes()),
         case!("hints: the examples of docs/hints.md", examples()),
         case!(
             "hints: the client in C",
@@ -617,6 +618,54 @@ fn together() -> Result<(), String> {
             format!("a thread whose home is {home} was on {cpus:?}")
         })?;
     }
+    is_well("locality")
+}
+
+/// A thread joins groups of `locality` while it gives way without end. Nearly all of that time, a
+/// BPF program disables its migration, which is no reason to choose its current CPU as its home.
+fn homes() -> Result<(), String> {
+    const ROUNDS: usize = 300;
+    baton(&["load", "locality", "--all"])?;
+    let mut queue = Queue::<locality::Hint, locality::Reply>::open("locality", 16)
+        .map_err(|e| e.to_string())?;
+    let mut join = |thread, group| {
+        let thread = Thread::of_id(thread);
+        queue
+            .send_now(&locality::Hint::Group { thread, group })
+            .map_err(|e| e.to_string())?;
+        match queue.receive() {
+            Some(locality::Reply::Home { cpu }) => Ok(cpu),
+            None => Err("no reply".to_owned()),
+        }
+    };
+    let me = gettid().as_raw_nonzero().get() as u32;
+    let taken = join(me, 1)?;
+    let end = Arc::new(AtomicBool::new(false));
+    let (said, ids) = mpsc::channel();
+    let restless = thread::spawn({
+        let end = end.clone();
+        move || {
+            let _ = said.send(gettid().as_raw_nonzero().get() as u32);
+            while !end.load(Relaxed) {
+                thread::yield_now();
+            }
+        }
+    });
+    let id = ids.recv().map_err(|e| e.to_string())?;
+    // The other thread then runs on the CPU that is taken.
+    bind(&[1 - taken as usize])?;
+    let homes = (0..ROUNDS).map(|_| {
+        let home = join(id, 2)?;
+        join(id, 0)?;
+        Ok(home)
+    });
+    let homes: Result<Vec<i32>, String> = homes.collect();
+    end.store(true, Relaxed);
+    restless.join().map_err(|_| "a thread panicked")?;
+    let wrong = homes?.into_iter().filter(|&home| home == taken).count();
+    check(wrong == 0, || {
+        format!("{wrong} of {ROUNDS} homes are on the CPU that is home to another group")
+    })?;
     is_well("locality")
 }
 

@@ -14,7 +14,7 @@ mod kernel;
 mod record;
 
 use baton_abi::BatonCtx;
-use baton_core::{Core, CpuState, Init, Slot, TaskFacts, Verdict};
+use baton_core::{Core, CpuState, Init, Slot, TaskFacts, TaskState, Verdict};
 use core::{cell::UnsafeCell, mem::MaybeUninit};
 use kernel::{Frame, Kernel};
 
@@ -179,6 +179,13 @@ pub extern "C" fn baton_core_pick_failed(token: u64) {
 #[no_mangle]
 pub extern "C" fn baton_core_task_of_slot(slot: u32) -> usize {
     core().slots().get(slot as usize).map_or(0, Slot::opaque)
+}
+
+/// Does a policy hold a token of the task in this slot?
+#[no_mangle]
+pub extern "C" fn baton_core_is_queued(slot: u32) -> bool {
+    let slot = core().slots().get(slot as usize);
+    slot.is_some_and(|slot| slot.state() == TaskState::Queued)
 }
 
 /// See [`Core::is_idle`].
