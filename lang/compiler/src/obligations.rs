@@ -55,6 +55,11 @@ impl Property {
 }
 
 impl Goal {
+    /// Does it assume that a waker which is about to sleep does so?
+    pub fn trusts_wakers(&self) -> bool {
+        self.script.contains(symbols::IS_SYNC)
+    }
+
     /// What happens in a machine where it does not hold, step by step: the shortest way to a core
     /// that idles beside two threads. `values` are those of a counterexample.
     pub fn story(&self, values: &[(String, String)]) -> Vec<String> {
@@ -281,7 +286,8 @@ fn each_idle(policy: &Policy, steal: &Steal, handler: Option<&Handler>) -> Goal 
     goal
 }
 
-/// The core that is chosen was seen idle, or is the lowest of all cores, or all were seen busy.
+/// The core that is chosen was seen idle, or with only the waker, which is about to sleep; or it is
+/// the lowest of all cores, or all were seen busy.
 fn place(policy: &Policy, name: &'static str, placed: &Placed) -> Goal {
     let must = "the core that is chosen was seen without a thread, or all were seen with one";
     let Some(place) = &placed.place else {

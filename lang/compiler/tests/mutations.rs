@@ -104,7 +104,12 @@ const WRONG: &[(&str, &str, &str, &[&str])] = &[
     (ULE, "return first(system_cores() order lowest cload);", "return first(llc(last) order lowest cload);", &["placement of new", "placement of unblock"]),
     (ULE, "return first(system_cores() order lowest cload);", "return first(system_cores() order highest cload);", &["placement of new", "placement of unblock"]),
     (ULE, "if (c.cload == 0) return c;", "if (c.cload <= 1) return c;", &["placement of new", "placement of unblock"]),
-    (CFS, "core c = choose_core(t.core);\n        t.vruntime", "core c = waker();\n        t.vruntime", &["placement of unblock"]),
+    (CFS, "c = choose_woken(t.core, waker(), is_sync());", "c = waker();", &["placement of unblock"]),
+    // The core of a waker that does not sleep, or that has other threads; of a core that is not the waker's.
+    (CFS, "if (sleeps && count(caller) == 1)", "if (count(caller) == 1)", &["placement of unblock"]),
+    (CFS, "if (sleeps && count(caller) == 1)", "if (sleeps && count(caller) <= 2)", &["placement of unblock"]),
+    (CFS, "if (sleeps && count(caller) == 1)", "if (sleeps)", &["placement of unblock"]),
+    (CFS, "(t.core, waker(), is_sync())", "(t.core, t.core, is_sync())", &["placement of unblock"]),
     (CFS, "return first(system_cores() order lowest cload);", "return first(system_cores());", &["placement of new", "placement of unblock"]),
     (DOMAINS, "return first(system_cores() order lowest cload);", "return last;", &["placement of new", "placement of unblock"]),
     // For which cores threads are stolen, and from which domains.
@@ -188,6 +193,8 @@ const HARMLESS: &[(&str, &str, &str)] = &[
     (ULE, "return first(system_cores() order lowest cload);", "return first(system_cores() order lowest count);"),
     (ULE, "if (c.cload == 0) return c;", "if (count(c) == 0) return c;"),
     (CFS, "foreach (c in llc(last)) {\n            if (c.cload == 0) return c;\n        }\n", ""),
+    // A waker that sleeps makes room.
+    (CFS, "if (sleeps && count(caller) == 1)", "if (sleeps && caller.cload <= 1)"),
     // Other slices, credits and orders.
     (CFS, "order lowest vruntime", "order highest vruntime"),
     (CFS, "param time slice = 3ms", "param time slice = 6ms"),

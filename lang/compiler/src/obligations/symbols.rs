@@ -7,6 +7,9 @@ use std::fmt::Write;
 use crate::ast::Binary;
 use crate::hir::*;
 
+/// The variable that says whether the waker is about to sleep.
+pub const IS_SYNC: &str = "is_sync";
+
 /// A core, as far as it is told apart from others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Core {
@@ -16,6 +19,8 @@ pub enum Core {
     Some(usize),
     /// The one with the lowest load of all cores.
     Lowest,
+    /// That of the thread that wakes the one which is placed.
+    Waker,
     /// One of two, by a condition.
     Either(String, Box<Core>, Box<Core>),
 }
@@ -616,7 +621,15 @@ impl<'p> Evaluator<'p> {
                 Value::Term(format!("(ite (>= {a} {b}) {a} {b})"))
             }
             ExprKind::Now | ExprKind::Random(_) => self.any("input", expr.of),
-            ExprKind::Wakeup(_) => self.any("wakeup", expr.of),
+            ExprKind::Wakeup(Wakeup::Waker) => Value::Core(Core::Waker),
+            ExprKind::Wakeup(Wakeup::IsSync) => {
+                let name = (IS_SYNC.to_owned(), "Bool");
+                if !self.declared.contains(&name) {
+                    self.declared.push(name);
+                }
+                Value::Term(IS_SYNC.into())
+            }
+            ExprKind::Wakeup(Wakeup::Last) => self.any("wakeup", expr.of),
             ExprKind::Not(of) => {
                 let of = self.term(of, path);
                 Value::Term(not(&of))
@@ -716,8 +729,9 @@ impl<'p> Evaluator<'p> {
         sweeps.fold("false".to_owned(), |all, sweep| or(&all, &sweep.condition))
     }
 
-    /// The condition on which a core is a good place: it was seen without a thread, or is the
-    /// lowest of all, or every core was seen with one.
+    /// The condition on which a core is a good place: it was seen without a thread, or with its
+    /// waker alone, which is about to sleep; or it is the lowest of all, or every core was seen
+    /// with a thread.
     pub fn is_good(&self, core: &Core) -> String {
         let all_busy = self
             .all_busy
@@ -736,13 +750,25 @@ impl<'p> Evaluator<'p> {
                     self.was_idle(b)
                 )
             }
-            core => {
-                let reads = self.reads.all.iter().filter(|read| read.core == *core);
-                reads.fold("false".to_owned(), |all, read| {
-                    or(&all, &format!("(= {} 0)", read.name))
-                })
+            Core::Waker => {
+                let is_sync = self.declared.iter().any(|(name, _)| name == IS_SYNC);
+                let alone = match is_sync {
+                    true => and(IS_SYNC, &self.was_seen(core, "<= 1")),
+                    false => "false".into(),
+                };
+                or(&self.was_seen(core, "= 0"), &alone)
             }
+            core => self.was_seen(core, "= 0"),
         }
+    }
+
+    /// The condition on which some read of a core has this bound.
+    fn was_seen(&self, core: &Core, bound: &str) -> String {
+        let (operator, value) = bound.split_once(' ').unwrap_or(("=", "0"));
+        let reads = self.reads.all.iter().filter(|read| read.core == *core);
+        reads.fold("false".to_owned(), |all, read| {
+            or(&all, &format!("({operator} {} {value})", read.name))
+        })
     }
 
     /// The script that has a model where all these hold.
@@ -774,6 +800,7 @@ impl<'p> Evaluator<'p> {
         for read in &self.reads.all {
             let core = match &read.core {
                 Core::Local(id) => self.locals[*id].name.clone(),
+                Core::Waker => "waker()".into(),
                 _ => "a core".into(),
             };
             let text = match read.what {
