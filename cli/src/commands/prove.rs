@@ -118,7 +118,7 @@ fn one(policy: Policy, file: &Path) -> Result<(Report, bool)> {
             .map(|(_, verdict)| verdict)
             .collect();
         let (result, by) = if of.is_empty() {
-            ("not claimed", "the policy does not balance".to_owned())
+            ("not claimed", property.why_not().to_owned())
         } else if of.iter().all(|verdict| **verdict == Verdict::Holds) {
             let wakers = match goals
                 .iter()
@@ -127,6 +127,10 @@ fn one(policy: Policy, file: &Path) -> Result<(Report, bool)> {
                 true => "; a waker that says it sleeps does",
                 false => "",
             };
+            let loads = match property {
+                Property::Turns => "on one core, while balancing moves it to no other",
+                Property::Balancing | Property::Placement => loads,
+            };
             ("proved", format!("{} goals, z3; {loads}{wakers}", of.len()))
         } else if of
             .iter()
@@ -134,7 +138,7 @@ fn one(policy: Policy, file: &Path) -> Result<(Report, bool)> {
         {
             ("fails", "see above".to_owned())
         } else {
-            ("open", "see above".to_owned())
+            ("open", "see above; no violation is known".to_owned())
         };
         properties.push(Row {
             property: property.text(),
@@ -176,7 +180,7 @@ const fn word(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "holds",
         Verdict::Fails(_) => "FAILS",
-        Verdict::Open => "OPEN",
+        Verdict::Open { .. } => "OPEN",
     }
 }
 

@@ -69,8 +69,8 @@ pub struct Variable {
 pub enum CorePart {
     /// `RUNNING thread current;`
     Running(Name),
-    /// `READY queue NAME [order lowest ATTRIBUTE];`
-    Ready(Name, Option<Order>),
+    /// `READY queue NAME [order lowest ATTRIBUTE] [rank VALUE, ..];`
+    Ready(Name, Option<Order>, Vec<Expr>),
     Attribute(Variable),
 }
 

@@ -5,6 +5,7 @@ mod body;
 mod functions;
 pub(crate) mod handlers;
 mod hints;
+mod ranks;
 
 use std::collections::HashMap;
 
@@ -21,6 +22,7 @@ pub fn check(file: &ast::File) -> Result<Policy, Vec<Diagnostic>> {
     checker.handlers();
     checker.hints();
     checker.steal();
+    checker.ranks();
     checker.required(file.name.span);
     match checker.diagnostics.is_empty() {
         true => Ok(checker.policy),
@@ -426,7 +428,7 @@ impl<'a> Checker<'a> {
                     }
                     self.may_be_named(name);
                 }
-                ast::CorePart::Ready(name, _) => {
+                ast::CorePart::Ready(name, ..) => {
                     self.may_be_named(name);
                     if self
                         .policy
@@ -439,6 +441,7 @@ impl<'a> Checker<'a> {
                     self.policy.queues.push(Queue {
                         name: name.text.clone(),
                         order: None,
+                        rank: Vec::new(),
                     });
                 }
                 ast::CorePart::Attribute(variable) => {
@@ -453,7 +456,7 @@ impl<'a> Checker<'a> {
 
     fn queue_orders(&mut self, parts: &'a [ast::CorePart]) {
         for part in parts {
-            let ast::CorePart::Ready(name, Some(order)) = part else {
+            let ast::CorePart::Ready(name, Some(order), _) = part else {
                 continue;
             };
             let by = self.key(order, Type::Threads);

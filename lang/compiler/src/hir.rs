@@ -76,6 +76,9 @@ pub struct Attribute {
 pub struct Queue {
     pub name: String,
     pub order: Option<Order>,
+    /// Numbers and times, the first of most weight, of which each turn of another queue's thread
+    /// lowers one, while a thread waits here. Empty: nothing is claimed.
+    pub rank: Vec<Expr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

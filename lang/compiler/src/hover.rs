@@ -23,6 +23,11 @@ const WORDS: &[(&str, &str)] = &[
          order lowest used;`",
     ),
     (
+        "rank",
+        "Of a queue: what each turn of a thread elsewhere lowers, while a thread waits here. So \
+         each thread's turn comes: `READY queue q rank turns - taken;`",
+    ),
+    (
         "RUNNING",
         "The thread that runs on the core: `RUNNING thread current;`",
     ),

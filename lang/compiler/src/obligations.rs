@@ -10,10 +10,12 @@
 //! operation began, and so on. Under the lock of a core, its own values do not change.
 
 mod symbols;
+mod turns;
 mod why;
 
 use crate::diagnostic::Span;
 use crate::hir::*;
+pub use symbols::SMALL;
 use symbols::{Core, Evaluator, Loop, Reads, Value};
 pub use why::module as why3_module;
 
@@ -24,11 +26,13 @@ pub struct Goal {
     /// One word or two, such as `filter`.
     pub name: &'static str,
     /// What must hold, in the policy's terms.
-    pub must: &'static str,
+    pub must: String,
     /// The part of the policy that it is about.
     pub span: Span,
     /// A script in SMT-LIB that answers `unsat` if it holds.
     pub script: String,
+    /// What holds in a small machine, with up to [`SMALL`] threads on a core.
+    pub small: Vec<String>,
     /// The variables that a counterexample gives values to, and what they are.
     pub shown: Vec<(String, String)>,
 }
@@ -40,16 +44,28 @@ pub enum Property {
     Balancing,
     /// A thread that is placed on a core with another thread saw no idle core.
     Placement,
+    /// A waiting thread runs after a bounded time.
+    Turns,
 }
 
 impl Property {
-    pub const ALL: [Self; 2] = [Self::Balancing, Self::Placement];
+    pub const ALL: [Self; 3] = [Self::Balancing, Self::Placement, Self::Turns];
 
     /// As the table of results has it.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Balancing => "balancing leaves no core idle beside two threads",
             Self::Placement => "a thread is placed beside another only if no core idles",
+            Self::Turns => "the turn of each waiting thread comes",
+        }
+    }
+
+    /// Why a policy without goals does not claim it.
+    pub const fn why_not(self) -> &'static str {
+        match self {
+            Self::Balancing => "the policy does not balance",
+            Self::Placement => "the policy places no threads",
+            Self::Turns => "its queues have no rank",
         }
     }
 }
@@ -106,6 +122,22 @@ impl Goal {
                 format!("nothing looks for threads on all cores for core 0, {seen}"),
                 END.to_owned(),
             ],
+            "turn" => vec![
+                "a thread waits in the queue".to_owned(),
+                format!("schedule runs one from elsewhere, {seen}, and the rank does not fall"),
+                "so this can happen again and again, and the thread waits forever".to_owned(),
+            ],
+            "rank" => vec![
+                "a thread waits in the queue".to_owned(),
+                format!("the handler raises the rank, {seen}"),
+                "so turns may go elsewhere again and again, and the thread waits forever"
+                    .to_owned(),
+            ],
+            "entry" => vec![
+                "a thread waits in the queue".to_owned(),
+                format!("another comes with an earlier time than now(), {seen}"),
+                "so others may pass the thread again and again, and it waits forever".to_owned(),
+            ],
             _ => vec![
                 "a thread is placed while core 0 has none".to_owned(),
                 "core 1 is chosen, though it was not seen without a thread: it has one".to_owned(),
@@ -137,6 +169,7 @@ pub fn goals(policy: &Policy) -> Vec<Goal> {
     ] {
         goals.extend(placed.as_ref().map(|placed| place(policy, name, placed)));
     }
+    goals.extend(turns::goals(policy));
     goals
 }
 
@@ -166,9 +199,10 @@ fn filter(policy: &Policy, steal: &Steal) -> Goal {
     Goal {
         property: Property::Balancing,
         name: "filter",
-        must: "can_steal_core accepts a core with two threads, for one with none",
+        must: "can_steal_core accepts a core with two threads, for one with none".into(),
         span: span_of(&function.body, steal.span),
         shown: evaluator.shown(&script),
+        small: evaluator.small(),
         script,
     }
 }
@@ -198,9 +232,10 @@ fn migrates(policy: &Policy, steal: &Steal) -> Goal {
     Goal {
         property: Property::Balancing,
         name: "steal",
-        must: "steal_thread moves a thread from a core with two threads to one with none",
+        must: "steal_thread moves a thread from a core with two threads to one with none".into(),
         span: span_of(&thread.body, steal.span),
         shown: evaluator.shown(&script),
+        small: evaluator.small(),
         script,
     }
 }
@@ -213,9 +248,10 @@ fn keeps_one(policy: &Policy, steal: &Steal) -> Goal {
     Goal {
         property: Property::Balancing,
         name: "keep one",
-        must: "steal_thread moves no thread from a core that has only one",
+        must: "steal_thread moves no thread from a core that has only one".into(),
         span: span_of(&thread.body, steal.span),
         shown: evaluator.shown(&script),
+        small: evaluator.small(),
         script,
     }
 }
@@ -231,9 +267,10 @@ fn until(policy: &Policy, steal: &Steal) -> Goal {
     Goal {
         property: Property::Balancing,
         name: "until",
-        must: "until is false while the core has no thread",
+        must: "until is false while the core has no thread".into(),
         span: span_of(&function.body, steal.span),
         shown: evaluator.shown(&script),
+        small: evaluator.small(),
         script,
     }
 }
@@ -249,9 +286,10 @@ fn idle(policy: &Policy, steal: &Steal, handler: &Handler) -> Goal {
     Goal {
         property: Property::Balancing,
         name: "newly idle",
-        must: "newly_idle looks for threads on all cores, until it has seen one on its core",
+        must: "newly_idle looks for threads on all cores, until it has seen one on its core".into(),
         span: span_of(&handler.body, steal.span),
         shown: evaluator.shown(&script),
+        small: evaluator.small(),
         script,
     }
 }
@@ -262,9 +300,10 @@ fn each_idle(policy: &Policy, steal: &Steal, handler: Option<&Handler>) -> Goal 
     let mut goal = Goal {
         property: Property::Balancing,
         name: "balancing",
-        must: "balancing looks for threads on all cores, for each idle core",
+        must: "balancing looks for threads on all cores, for each idle core".into(),
         span: steal.span,
         script: "(check-sat)\n".into(),
+        small: Vec::new(),
         shown: Vec::new(),
     };
     let Some(handler) = handler else {
@@ -282,6 +321,7 @@ fn each_idle(policy: &Policy, steal: &Steal, handler: Option<&Handler>) -> Goal 
     // Of this core alone it is known that it has no thread.
     evaluator.reads.bound(first.member, "= 0");
     goal.script = evaluator.script(&[first.comes, format!("(not {is_searched})")]);
+    goal.small = evaluator.small();
     goal.shown = evaluator.shown(&goal.script);
     goal
 }
@@ -294,7 +334,7 @@ fn place(policy: &Policy, name: &'static str, placed: &Placed) -> Goal {
         return Goal {
             property: Property::Placement,
             name,
-            must,
+            must: must.into(),
             span: placed
                 .update
                 .statements
@@ -303,6 +343,7 @@ fn place(policy: &Policy, name: &'static str, placed: &Placed) -> Goal {
                 .unwrap_or_default(),
             // The thread stays where it was.
             script: "(check-sat)\n".into(),
+            small: Vec::new(),
             shown: Vec::new(),
         };
     };
@@ -317,9 +358,10 @@ fn place(policy: &Policy, name: &'static str, placed: &Placed) -> Goal {
     Goal {
         property: Property::Placement,
         name,
-        must,
+        must: must.into(),
         span: place.core.span,
         shown: evaluator.shown(&script),
+        small: evaluator.small(),
         script,
     }
 }

@@ -321,8 +321,9 @@ impl<'s> Parser<'s> {
             self.expect_word("queue")?;
             let name = self.name("the name of the queue")?;
             let order = self.order()?;
+            let rank = self.rank()?;
             self.expect(Token::Semicolon)?;
-            return Ok(CorePart::Ready(name, order));
+            return Ok(CorePart::Ready(name, order, rank));
         }
         let variable = self.variable()?;
         self.expect(Token::Semicolon)?;
@@ -338,6 +339,18 @@ impl<'s> Parser<'s> {
             false => None,
         };
         Ok(Variable { kind, name, value })
+    }
+
+    /// `[rank VALUE (, VALUE)*]`
+    fn rank(&mut self) -> Parsed<Vec<Expr>> {
+        let mut values = Vec::new();
+        if self.eat_word("rank") {
+            values.push(self.expr()?);
+            while self.eat(Token::Comma) {
+                values.push(self.expr()?);
+            }
+        }
+        Ok(values)
     }
 
     /// `[order (lowest | highest) NAME]`

@@ -14,7 +14,8 @@
 //! 5. A new thread goes to the nearest idle core whose SMT siblings are idle, too. A woken one
 //!    goes to such a core under the last-level cache of the one where it ran, or else to any idle
 //!    core there. If there is none, either goes to the core with the lowest load.
-//! 6. A core that would go idle takes threads from the core with the highest load. A busy core makes
+//! 6. If the waker is about to sleep, and has its core for itself, the woken thread goes there.
+//! 7. A core that would go idle takes threads from the core with the highest load. A busy core makes
 //!    each idle core do so, at its tick.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -100,6 +101,19 @@ impl CfsCwcFlat {
         }
         self.choose_core(seen, last)
     }
+
+    fn choose_woken(
+        &self,
+        seen: &Seen<'_, '_, Self>,
+        last: Cpu,
+        caller: Cpu,
+        sleeps: bool,
+    ) -> Option<Cpu> {
+        if sleeps && seen.count(caller) == 1 {
+            return Some(caller);
+        }
+        self.choose_core(seen, last)
+    }
 }
 
 impl Rules for CfsCwcFlat {
@@ -149,7 +163,7 @@ impl Rules for CfsCwcFlat {
         t: Thread<'_, OfThread>,
         wake: &Wake,
     ) -> Cpu {
-        let c = self.choose_core(seen, wake.prev_cpu);
+        let c = self.choose_woken(seen, wake.prev_cpu, wake.waker_cpu, wake.sync);
         c.unwrap_or(wake.prev_cpu)
     }
 

@@ -8,7 +8,8 @@
 //! 3. A thread whose turn ends after its deadline has none until it wakes up again, so that it does
 //!    not keep others waiting.
 //! 4. Threads without a deadline have turns when no thread with one is ready on their core. If they
-//!    have waited there for `patience`, one of them has a turn all the same.
+//!    have waited there for `patience`, one of them has a turn all the same, and then one with a
+//!    deadline.
 //! 5. A woken or new thread goes to an idle core near the one where it ran, or else to the core with
 //!    the lowest load.
 //! 6. A core that would go idle takes threads from the core with the highest load. A busy core makes
@@ -43,7 +44,7 @@ pub struct OfThread {
 /// The attributes of a core.
 pub struct OfCore {
     served: i64,
-    is_overdue: bool,
+    overdue: i64,
 }
 
 impl Edf {
@@ -90,7 +91,7 @@ impl Rules for Edf {
     fn core(&self, _: Cpu) -> OfCore {
         OfCore {
             served: 0,
-            is_overdue: false,
+            overdue: 0,
         }
     }
 
@@ -131,7 +132,7 @@ impl Rules for Edf {
             .due
             .set(at.now() + t.attributes().within.get());
         if t.attributes().has_deadline.get() != 0 {
-            if !at.attributes().is_overdue
+            if at.attributes().overdue < 1
                 && let Some(current) = at.current()
                 && self.precedes(t, current)
             {
@@ -183,11 +184,16 @@ impl Rules for Edf {
 
     fn schedule<'a>(&self, at: &mut At<'_, 'a, Self>) -> Option<Next<'a, OfThread>> {
         let mut t = at.first(URGENT_QUEUE);
-        let value = t.is_some()
+        if at.attributes().overdue < 1
+            && let Some(t) = t
             && at.waiting(READY_QUEUE) > 0
-            && at.now() - at.attributes().served > self.patience;
-        at.attributes_mut().is_overdue = value;
-        if !t.is_some() || at.attributes().is_overdue {
+            && at.now() - at.attributes().served > self.patience
+        {
+            at.attributes_mut().overdue = 1;
+        } else {
+            at.attributes_mut().overdue = 0;
+        }
+        if !t.is_some() || at.attributes().overdue == 1 {
             t = at.first(READY_QUEUE);
             let value = at.now();
             at.attributes_mut().served = value;
@@ -255,7 +261,7 @@ impl Rules for Edf {
 }
 
 baton_machine::state!(OfThread, version 1 { within, due, has_deadline });
-baton_machine::state!(OfCore, version 1 { served, is_overdue });
+baton_machine::state!(OfCore, version 1 { served, overdue });
 
 impl Upgradable for Edf {
     const DECLARED: &'static [&'static str] = &[
@@ -263,7 +269,7 @@ impl Upgradable for Edf {
         "time due",
         "bool has_deadline",
         "time served",
-        "bool is_overdue",
+        "int overdue",
         "queue urgent order lowest due",
         "queue ready",
     ];

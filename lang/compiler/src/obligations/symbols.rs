@@ -10,6 +10,9 @@ use crate::hir::*;
 /// The variable that says whether the waker is about to sleep.
 pub const IS_SYNC: &str = "is_sync";
 
+/// The most threads on a core of a small machine.
+pub const SMALL: u32 = 8;
+
 /// A core, as far as it is told apart from others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Core {
@@ -32,11 +35,14 @@ pub enum Value {
     Core(Core),
     /// A thread, or one of several.
     Thread(usize),
+    /// One of two values, by a condition.
+    Either(String, Box<Value>, Box<Value>),
     /// A domain of a core, in a turn of a loop over all of them. The last one has all cores.
     Domain,
 }
 
 /// A read of a core's load or count.
+#[derive(Clone)]
 pub struct Read {
     pub core: Core,
     /// Its variable.
@@ -46,7 +52,7 @@ pub struct Read {
 }
 
 /// What is read of cores.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Reads {
     all: Vec<Read>,
     /// What is known of each read of a core.
@@ -105,6 +111,7 @@ impl Reads {
 }
 
 /// A search for threads on all cores.
+#[derive(Clone)]
 pub struct Sweep {
     /// For which core.
     pub of: Core,
@@ -113,6 +120,7 @@ pub struct Sweep {
 }
 
 /// A loop over all cores, or all idle ones, that no turn leaves.
+#[derive(Clone)]
 pub struct Loop {
     pub member: Core,
     /// The variable that says whether a turn for the member comes.
@@ -120,13 +128,41 @@ pub struct Loop {
 }
 
 /// A path that leaves a loop.
+#[derive(Clone)]
 struct Exit {
     condition: String,
     /// It leaves the body.
     is_return: bool,
 }
 
+/// A thread that is put into a queue.
+#[derive(Clone)]
+pub struct Move {
+    pub condition: String,
+    pub queue: usize,
+    /// The attribute by which the queue is ordered; 0 if it is not.
+    pub key: String,
+}
+
+/// A thread that is chosen to run, or none.
+#[derive(Clone)]
+pub struct Run {
+    pub condition: String,
+    pub thread: Value,
+}
+
+/// What `now()` is.
+#[derive(Clone)]
+enum Clock {
+    /// Anything.
+    Unknown,
+    /// At least this: the last read.
+    Runs(String),
+    Stands(String),
+}
+
 /// Evaluates one body, and the functions that it calls.
+#[derive(Clone)]
 pub struct Evaluator<'p> {
     policy: &'p Policy,
     locals: &'p [Local],
@@ -145,6 +181,15 @@ pub struct Evaluator<'p> {
     load: Option<String>,
     pub sweeps: Vec<Sweep>,
     pub loops: Vec<Loop>,
+    pub moves: Vec<Move>,
+    pub runs: Vec<Run>,
+    /// The variables that are weights of threads.
+    weights: Vec<String>,
+    clock: Clock,
+    /// The number of threads in each queue, if that is followed.
+    lengths: Option<Vec<String>>,
+    /// Of each thread that is the first of a queue: the queue, and whether it is there.
+    firsts: HashMap<usize, (usize, String)>,
     /// Of the loop that is looked at.
     exits: Vec<Exit>,
     /// What a function returned, by path.
@@ -204,6 +249,12 @@ impl<'p> Evaluator<'p> {
             load: None,
             sweeps: Vec::new(),
             loops: Vec::new(),
+            moves: Vec::new(),
+            runs: Vec::new(),
+            weights: Vec::new(),
+            clock: Clock::Unknown,
+            lengths: None,
+            firsts: HashMap::new(),
             exits: Vec::new(),
             returns: Vec::new(),
             fresh: 0,
@@ -218,6 +269,75 @@ impl<'p> Evaluator<'p> {
         evaluator
     }
 
+    /// Follows the time from this moment on, and the number of threads in each queue.
+    pub fn follow(&mut self, begin: &str) {
+        self.clock = Clock::Runs(begin.into());
+        let lengths = (0..self.policy.queues.len()).map(|_| {
+            let length = self.declare("waiting", "Int");
+            self.assumed.push(format!("(>= {length} 0)"));
+            length
+        });
+        self.lengths = Some(lengths.collect());
+    }
+
+    /// The number of threads in a queue, if that is followed.
+    pub fn length(&self, queue: usize) -> String {
+        let lengths = self.lengths.as_ref().map(|lengths| lengths[queue].clone());
+        lengths.unwrap_or_else(|| "0".into())
+    }
+
+    /// The time that was read last; 0 if the time is not followed.
+    pub fn last_time(&self) -> String {
+        match &self.clock {
+            Clock::Runs(last) | Clock::Stands(last) => last.clone(),
+            Clock::Unknown => "0".into(),
+        }
+    }
+
+    /// The rank of a queue at a time.
+    pub fn rank(&mut self, queue: usize, time: &str) -> Vec<(Type, String)> {
+        let clock = std::mem::replace(&mut self.clock, Clock::Stands(time.into()));
+        let mut path = Path {
+            condition: "true".into(),
+        };
+        let rank = &self.policy.queues[queue].rank;
+        let rank = rank
+            .iter()
+            .map(|value| (value.of, self.term(value, &mut path)));
+        let rank = rank.collect();
+        self.clock = clock;
+        rank
+    }
+
+    /// The condition on which a thread is the first of a queue.
+    pub fn is_first_of(&self, thread: &Value, queue: usize) -> String {
+        match thread {
+            Value::Thread(thread) => match self.firsts.get(thread) {
+                Some((of, is_there)) if *of == queue => is_there.clone(),
+                _ => "false".into(),
+            },
+            Value::Either(condition, a, b) => {
+                let (a, b) = (self.is_first_of(a, queue), self.is_first_of(b, queue));
+                format!("(ite {condition} {a} {b})")
+            }
+            _ => "false".into(),
+        }
+    }
+
+    /// The attributes of the core, as they are now, but cores.
+    pub fn core_terms(&mut self) -> Vec<String> {
+        let policy = self.policy;
+        let core = policy.core.iter().enumerate();
+        let values = core.filter(|(_, it)| it.kind != Type::Core);
+        let terms = values.map(|(index, it)| self.attribute(&format!("core.{index}"), it.kind));
+        terms.collect()
+    }
+
+    /// A variable of this name.
+    pub fn variable(&mut self, name: &str) {
+        self.declared.push((name.into(), "Int"));
+    }
+
     /// The variables that are no reads, each with its sort.
     pub fn declared(&self) -> &[(String, &'static str)] {
         &self.declared
@@ -226,6 +346,10 @@ impl<'p> Evaluator<'p> {
     /// What is known of the variables.
     pub fn assumed(&self) -> &[String] {
         &self.assumed
+    }
+
+    pub fn assume(&mut self, what: String) {
+        self.assumed.push(what);
     }
 
     /// The variable that is the load of the thread which is looked at, if it is not 1.
@@ -323,6 +447,11 @@ impl<'p> Evaluator<'p> {
             (Some(Value::Core(old)), Value::Core(new)) if path.condition != "true" => Value::Core(
                 Core::Either(path.condition.clone(), Box::new(new), Box::new(old)),
             ),
+            (Some(old @ (Value::Thread(_) | Value::Either(..))), new)
+                if path.condition != "true" && !matches!(new, Value::Term(_)) =>
+            {
+                Value::Either(path.condition.clone(), Box::new(new), Box::new(old))
+            }
             // One of two domains is not known to have all cores.
             (Some(old), new)
                 if path.condition != "true"
@@ -346,11 +475,13 @@ impl<'p> Evaluator<'p> {
                 self.assign(*id, value, path);
             }
             StatementKind::SetThread(thread, index, value) => {
-                let key = match self.value(thread, path) {
-                    Value::Thread(thread) => format!("thread{thread}.{index}"),
-                    _ => return,
-                };
-                self.set_attribute(key, value, path);
+                let thread = self.value(thread, path);
+                for (condition, thread) in threads(&thread) {
+                    let mut path = Path {
+                        condition: and(&path.condition, &condition),
+                    };
+                    self.set_attribute(format!("thread{thread}.{index}"), value, &mut path);
+                }
             }
             StatementKind::SetCore(index, value) => {
                 self.set_attribute(format!("core.{index}"), value, path);
@@ -405,7 +536,15 @@ impl<'p> Evaluator<'p> {
                 self.returns.push((path.condition.clone(), value));
                 self.exit(path, true);
             }
-            StatementKind::Enqueue(..) => self.moved = or(&self.moved, &path.condition),
+            StatementKind::Enqueue(thread, queue) => {
+                self.moved = or(&self.moved, &path.condition);
+                self.enqueue(thread, *queue, path);
+            }
+            StatementKind::Run(thread, _) => {
+                let thread = self.value(thread, path);
+                let condition = path.condition.clone();
+                self.runs.push(Run { condition, thread });
+            }
             StatementKind::Call(function, arguments) => {
                 self.call(*function, arguments, path);
             }
@@ -417,7 +556,34 @@ impl<'p> Evaluator<'p> {
                     self.sweeps.push(Sweep { of, condition });
                 }
             }
-            StatementKind::Run(..) | StatementKind::Resched | StatementKind::SetTimer(_) => {}
+            StatementKind::Resched | StatementKind::SetTimer(_) => {}
+        }
+    }
+
+    fn enqueue(&mut self, thread: &'p Expr, queue: usize, path: &mut Path) {
+        let key = match (self.policy.queues[queue].order, self.value(thread, path)) {
+            (
+                Some(Order {
+                    by: Key::Attribute(index),
+                    ..
+                }),
+                Value::Thread(thread),
+            ) => {
+                let of = self.policy.thread[index].kind;
+                self.thread_attribute(thread, index, of)
+            }
+            _ => Value::Term("0".into()),
+        };
+        if let Value::Term(key) = key {
+            self.moves.push(Move {
+                condition: path.condition.clone(),
+                queue,
+                key,
+            });
+        }
+        if let Some(lengths) = &mut self.lengths {
+            let (length, condition) = (&lengths[queue], &path.condition);
+            lengths[queue] = format!("(ite {condition} (+ {length} 1) {length})");
         }
     }
 
@@ -438,6 +604,8 @@ impl<'p> Evaluator<'p> {
             let value = self.any("turn", self.locals[*local].kind);
             self.values.insert(*local, value);
         }
+        let attributes = self.changed_by(id, body, path);
+        self.forget(&attributes);
         let member = match set.kind {
             ExprKind::Domains(_) => Value::Domain,
             _ => self.any("member", self.locals[id].kind),
@@ -469,6 +637,7 @@ impl<'p> Evaluator<'p> {
             let value = self.any("after", self.locals[local].kind);
             self.values.insert(local, value);
         }
+        self.forget(&attributes);
         // A turn that returns is the last one.
         let leaves: Vec<&String> = self
             .returns
@@ -481,6 +650,41 @@ impl<'p> Evaluator<'p> {
         path.condition = and(&path.condition, &not(&left));
     }
 
+    /// The attributes that a turn of a loop changes.
+    fn changed_by(
+        &self,
+        member: LocalId,
+        body: &'p [Statement],
+        path: &Path,
+    ) -> Vec<(String, Type)> {
+        let mut turn = self.clone();
+        let value = turn.any("member", turn.locals[member].kind);
+        turn.values.insert(member, value);
+        turn.block(body, &mut path.clone());
+        let is_new = |name: &String| turn.declared.iter().any(|(known, _)| known == name);
+        let changed = turn.attributes.iter().filter(|(key, term)| {
+            let before = self.attributes.get(*key);
+            before.map_or_else(|| !is_new(term), |before| before != *term)
+        });
+        let kind = |key: &String| {
+            let (whose, index) = key.split_once('.').unwrap_or((key, "0"));
+            let index: usize = index.parse().unwrap_or_default();
+            match whose {
+                "core" => self.policy.core[index].kind,
+                _ => self.policy.thread[index].kind,
+            }
+        };
+        changed.map(|(key, _)| (key.clone(), kind(key))).collect()
+    }
+
+    /// Nothing is known of these attributes from here on.
+    fn forget(&mut self, attributes: &[(String, Type)]) {
+        for (key, of) in attributes {
+            let value = self.declare("attribute", Self::sort(*of));
+            self.attributes.insert(key.clone(), value);
+        }
+    }
+
     fn set_attribute(&mut self, key: String, value: &'p Expr, path: &mut Path) {
         let old = self.attribute(&key, value.of);
         let new = self.term(value, path);
@@ -489,6 +693,40 @@ impl<'p> Evaluator<'p> {
             condition => format!("(ite {condition} {new} {old})"),
         };
         self.attributes.insert(key, new);
+    }
+
+    fn attribute_of(&mut self, thread: &Value, index: usize, of: Type) -> Value {
+        match thread {
+            Value::Thread(thread) => self.thread_attribute(*thread, index, of),
+            Value::Either(condition, a, b) => {
+                match (
+                    self.attribute_of(a, index, of),
+                    self.attribute_of(b, index, of),
+                ) {
+                    (Value::Term(a), Value::Term(b)) => {
+                        Value::Term(format!("(ite {condition} {a} {b})"))
+                    }
+                    _ => self.any("attribute", of),
+                }
+            }
+            _ => self.any("attribute", of),
+        }
+    }
+
+    fn thread_attribute(&mut self, thread: usize, index: usize, of: Type) -> Value {
+        if of == Type::Core {
+            return self.any("attribute", of);
+        }
+        if !is_hinted(self.policy, index) {
+            return Value::Term(self.attribute(&format!("thread{thread}.{index}"), of));
+        }
+        // A hint may have changed it since the last read.
+        let value = self.any("attribute", of);
+        if let (Value::Term(value), Some((least, most))) = (&value, hinted(self.policy, index)) {
+            let range = format!("(<= {} {value} {})", number(least), number(most));
+            self.assumed.push(range);
+        }
+        value
     }
 
     fn attribute(&mut self, key: &str, of: Type) -> String {
@@ -515,15 +753,22 @@ impl<'p> Evaluator<'p> {
                 let (a, b) = (self.is_there(&a), self.is_there(&b));
                 format!("(ite {condition} {a} {b})")
             }
+            Value::Either(condition, a, b) => {
+                let (a, b) = (self.is_there(a), self.is_there(b));
+                format!("(ite {condition} {a} {b})")
+            }
             Value::Core(_) | Value::Term(_) | Value::Domain => "true".into(),
-            Value::Thread(_) => self.declare("found", "Bool"),
+            Value::Thread(thread) => match self.firsts.get(thread) {
+                Some((_, is_there)) => is_there.clone(),
+                None => self.declare("found", "Bool"),
+            },
         }
     }
 
     fn term(&mut self, expr: &'p Expr, path: &mut Path) -> String {
         match self.value(expr, path) {
             Value::Term(term) => term,
-            Value::Core(_) | Value::Thread(_) | Value::Domain => {
+            Value::Core(_) | Value::Thread(_) | Value::Either(..) | Value::Domain => {
                 self.declare("other", Self::sort(expr.of))
             }
         }
@@ -570,22 +815,14 @@ impl<'p> Evaluator<'p> {
                         return Value::Term(load.clone());
                     }
                 }
-                let thread = match self.value(thread, path) {
-                    Value::Thread(thread) => thread,
-                    _ => return self.any("attribute", expr.of),
-                };
-                match expr.of {
-                    // A hint may have changed it since the last read.
-                    of if of == Type::Core || is_hinted(self.policy, *index) => {
-                        self.any("attribute", of)
-                    }
-                    of => Value::Term(self.attribute(&format!("thread{thread}.{index}"), of)),
-                }
+                let thread = self.value(thread, path);
+                self.attribute_of(&thread, *index, expr.of)
             }
             ExprKind::Thread(_, fact) => {
                 let value = self.declare("fact", "Int");
                 if *fact == ThreadFact::Weight {
                     self.assumed.push(format!("(<= 15 {value} 88761)"));
+                    self.weights.push(value.clone());
                 }
                 Value::Term(value)
             }
@@ -601,7 +838,10 @@ impl<'p> Evaluator<'p> {
                 let core = self.core(core, path);
                 Value::Term(self.reads.read(core, "count"))
             }
-            ExprKind::Waiting(_) => {
+            ExprKind::Waiting(queue) => {
+                if let Some(lengths) = &self.lengths {
+                    return Value::Term(lengths[*queue].clone());
+                }
                 let value = self.declare("waiting", "Int");
                 self.assumed.push(format!("(>= {value} 0)"));
                 Value::Term(value)
@@ -620,7 +860,8 @@ impl<'p> Evaluator<'p> {
                 let (a, b) = (self.term(a, path), self.term(b, path));
                 Value::Term(format!("(ite (>= {a} {b}) {a} {b})"))
             }
-            ExprKind::Now | ExprKind::Random(_) => self.any("input", expr.of),
+            ExprKind::Now => self.now(),
+            ExprKind::Random(_) => self.any("input", expr.of),
             ExprKind::Wakeup(Wakeup::Waker) => Value::Core(Core::Waker),
             ExprKind::Wakeup(Wakeup::IsSync) => {
                 let name = (IS_SYNC.to_owned(), "Bool");
@@ -659,6 +900,18 @@ impl<'p> Evaluator<'p> {
         })
     }
 
+    fn now(&mut self) -> Value {
+        let last = match &self.clock {
+            Clock::Unknown => return self.any("input", Type::Time),
+            Clock::Stands(time) => return Value::Term(time.clone()),
+            Clock::Runs(last) => last.clone(),
+        };
+        let now = self.declare("now", "Int");
+        self.assumed.push(format!("(<= {last} {now})"));
+        self.clock = Clock::Runs(now.clone());
+        Value::Term(now)
+    }
+
     fn first(&mut self, set: &'p Expr, order: Option<Order>, path: &Path) -> Value {
         if let ExprKind::Cores(which, _) = &set.kind {
             let is_lowest = order.is_some_and(|order| {
@@ -680,7 +933,16 @@ impl<'p> Evaluator<'p> {
             }
         }
         match set.of {
-            Type::Threads => self.any("first", Type::MaybeThread),
+            Type::Threads => {
+                let first = self.any("first", Type::MaybeThread);
+                if let (Value::Thread(thread), ExprKind::Queue(queue), Some(lengths)) =
+                    (&first, &set.kind, &self.lengths)
+                {
+                    let is_there = format!("(>= {} 1)", lengths[*queue]);
+                    self.firsts.insert(*thread, (*queue, is_there));
+                }
+                first
+            }
             _ => self.any("first", Type::MaybeCore),
         }
     }
@@ -794,6 +1056,39 @@ impl<'p> Evaluator<'p> {
         script
     }
 
+    /// The parameters in a script.
+    pub fn shown_parameters(&self, script: &str) -> Vec<(String, String)> {
+        let named = self.policy.parameters.iter().map(|parameter| {
+            let name = format!("param_{}", parameter.name);
+            (name, parameter.name.clone())
+        });
+        // It is declared, and has a range: more than that is a use.
+        let used = named.filter(|(name, _)| script.matches(name.as_str()).count() > 2);
+        used.collect()
+    }
+
+    /// What holds in a small machine: up to [`SMALL`] threads on a core, each of the default
+    /// weight, with the defaults of all parameters.
+    pub fn small(&self) -> Vec<String> {
+        let reads = self.reads.all.iter();
+        let reads = reads.map(|read| format!("(<= {} {SMALL})", read.name));
+        let lengths = self.lengths.iter().flatten();
+        let lengths = lengths.map(|length| format!("(<= {length} {SMALL})"));
+        let parameters = self.policy.parameters.iter().map(|parameter| {
+            let (name, default) = (&parameter.name, number(parameter.default));
+            format!("(= param_{name} {default})")
+        });
+        let weights = self
+            .weights
+            .iter()
+            .map(|weight| format!("(= {weight} 1024)"));
+        reads
+            .chain(lengths)
+            .chain(parameters)
+            .chain(weights)
+            .collect()
+    }
+
     /// What a counterexample of a script shows: the reads of cores, and the parameters in it.
     pub fn shown(&self, script: &str) -> Vec<(String, String)> {
         let mut shown = Vec::new();
@@ -809,17 +1104,34 @@ impl<'p> Evaluator<'p> {
             };
             shown.push((read.name.clone(), text));
         }
-        for parameter in &self.policy.parameters {
-            let name = format!("param_{}", parameter.name);
-            // It is declared, and has a range: more than that is a use.
-            if script.matches(&name).count() > 2 {
-                shown.push((name, parameter.name.clone()));
-            }
-        }
+        shown.extend(self.shown_parameters(script));
         if let Some(load) = self.load_name() {
             shown.push((load.to_owned(), "the thread's load".into()));
         }
         shown
+    }
+}
+
+/// Is a value of this type shown as a number?
+pub fn is_number(of: Type) -> bool {
+    matches!(of, Type::Int | Type::Time)
+}
+
+/// The threads that a value can be, each with its condition.
+fn threads(value: &Value) -> Vec<(String, usize)> {
+    match value {
+        Value::Thread(thread) => vec![("true".into(), *thread)],
+        Value::Either(condition, a, b) => {
+            let under = |condition: &str, of: &Value| {
+                let of = threads(of).into_iter();
+                of.map(|(other, thread)| (and(condition, &other), thread))
+                    .collect::<Vec<_>>()
+            };
+            let mut all = under(condition, a);
+            all.extend(under(&not(condition), b));
+            all
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -842,18 +1154,30 @@ fn assigned(statements: &[Statement], found: &mut Vec<LocalId>) {
     }
 }
 
+/// Visits each value that statements assign to this attribute of threads.
+fn each_value<'s>(statements: &'s [Statement], attribute: usize, visit: &mut impl FnMut(&'s Expr)) {
+    for statement in statements {
+        match &statement.kind {
+            StatementKind::SetThread(_, index, value) if *index == attribute => visit(value),
+            StatementKind::If {
+                then, otherwise, ..
+            } => {
+                each_value(then, attribute, visit);
+                each_value(otherwise.as_deref().unwrap_or_default(), attribute, visit);
+            }
+            StatementKind::Foreach(_, _, _, body) | StatementKind::Unless(_, _, body) => {
+                each_value(body, attribute, visit);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Do statements assign this attribute of threads?
 fn sets(statements: &[Statement], attribute: usize) -> bool {
-    statements.iter().any(|statement| match &statement.kind {
-        StatementKind::SetThread(_, index, _) => *index == attribute,
-        StatementKind::If {
-            then, otherwise, ..
-        } => sets(then, attribute) || otherwise.as_ref().is_some_and(|it| sets(it, attribute)),
-        StatementKind::Foreach(_, _, _, body) | StatementKind::Unless(_, _, body) => {
-            sets(body, attribute)
-        }
-        _ => false,
-    })
+    let mut found = false;
+    each_value(statements, attribute, &mut |_| found = true);
+    found
 }
 
 /// Does a hint assign this attribute of threads?
@@ -862,8 +1186,43 @@ fn is_hinted(policy: &Policy, attribute: usize) -> bool {
     hints.any(|hint| sets(&hint.body.statements, attribute))
 }
 
+/// The range of an attribute that hints assign from their fields, and nothing else does.
+fn hinted(policy: &Policy, attribute: usize) -> Option<(i64, i64)> {
+    if assigned_by_handlers(policy, attribute) {
+        return None;
+    }
+    let (mut least, mut most) = match policy.thread[attribute].initial.as_ref() {
+        None => (0, 0),
+        Some(Expr {
+            kind: ExprKind::Int(value),
+            ..
+        }) => (*value, *value),
+        Some(_) => return None,
+    };
+    for hint in &policy.hints {
+        let mut ranges = Vec::new();
+        let of_field = |value: &Expr| match value.kind {
+            ExprKind::Int(value) => Some((value, value)),
+            ExprKind::Local(id) => hint.fields.iter().find(|it| it.local == id)?.range,
+            _ => None,
+        };
+        each_value(&hint.body.statements, attribute, &mut |value| {
+            ranges.push(of_field(value));
+        });
+        for range in ranges {
+            let (low, high) = range?;
+            (least, most) = (least.min(low), most.max(high));
+        }
+    }
+    Some((least, most))
+}
+
 /// Does any body assign this attribute of threads?
 pub fn assigns(policy: &Policy, attribute: usize) -> bool {
+    is_hinted(policy, attribute) || assigned_by_handlers(policy, attribute)
+}
+
+fn assigned_by_handlers(policy: &Policy, attribute: usize) -> bool {
     let handlers = &policy.handlers;
     let placed = [&handlers.new, &handlers.unblock];
     let others = [
@@ -883,7 +1242,6 @@ pub fn assigns(policy: &Policy, attribute: usize) -> bool {
     let bodies = bodies
         .chain(placed.into_iter().flatten().map(|placed| &placed.update))
         .chain(others.into_iter().flatten().map(|handler| &handler.body))
-        .chain(policy.hints.iter().map(|hint| &hint.body))
         .chain(policy.steal.iter().map(|steal| &steal.steal_thread.body));
     bodies
         .into_iter()
