@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whole programs: a parallel one (OpenMP), a tree of processes as that of a build, and clients of
-//! a database (SQLite). The booted part of the evaluation of policies in Baton's language, whose
-//! simulated part is [`crate::lang`].
+//! Whole programs: a parallel one (OpenMP), a process tree like that of a build, and clients of a
+//! database (SQLite). This is the booted part of the evaluation of policies in Baton's language.
+//! The simulated part is [`crate::lang`].
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ use crate::subject::Subject;
 use crate::table::{self, compare, Measured, Run, Table};
 use crate::Bench;
 
-/// A program, its arguments, and the one that says how much there is to do.
+/// A program, its fixed arguments, and the argument that sets the amount of work.
 struct Program {
     name: &'static str,
     arguments: &'static [&'static str],
@@ -79,7 +79,7 @@ impl Table for Apps {
     }
 
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
-        // A ns of a guest that counts is an instruction.
+        // With -icount, one ns of guest time is one instruction.
         let unit = match args.icount {
             true => "million instructions",
             false => "ms",

@@ -319,7 +319,7 @@ fn fault_head(fault: &Fault, serial: &str, time: impl Fn(u64) -> String) -> Stri
 /// What to do about a fault.
 fn cause(fault: &Fault) -> &'static str {
     match fault.kind {
-        "panic" => "fix that line, or the arguments it was given",
+        "panic" => "fix the source line above, or its caller",
         "out of memory" => "let it keep less, or allocate when it is created and not in a call",
         "stack overflow" => {
             "replace the recursion by a loop, and large local values by storage \

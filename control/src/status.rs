@@ -31,8 +31,9 @@ pub struct Core {
     /// Does Baton schedule all normal tasks of the machine, not only those of class SCHED_EXT?
     pub all: bool,
     pub nr_cpus: u32,
-    /// Task slots, and number of slots in use.
+    /// Number of task slots.
     pub max_tasks: u32,
+    /// Number of slots in use.
     pub tasks: u32,
     /// Number of tasks for which there was no slot.
     pub no_slot: u64,
@@ -96,7 +97,7 @@ pub struct Change {
     /// How long CPUs were held: from the first CPU that is held for the change to the last that
     /// continues; 0 if none was held.
     pub held_ns: u64,
-    /// The parts of it that passed in code of the policy and of the core.
+    /// The parts of `held_ns` that were spent in the policy's code and in the core's.
     pub policy_ns: u64,
     pub core_ns: u64,
     /// Memory that the policy allocated for the change.
@@ -128,6 +129,7 @@ pub struct Cpu {
     pub dispatches: u64,
     pub picks: u64,
     pub enqueues: u64,
+    /// Tasks placed directly on an idle CPU.
     pub directs: u64,
     pub refusals: u64,
     pub fallbacks: u64,

@@ -3,9 +3,10 @@
  * Services of the host for policies: locks, time, kicks, and the abandoning of a call after a
  * fault. policy/seam/src/host_kernel.rs declares the functions that are exported here.
  *
- * Context: in a call of a policy, with interrupts off on one CPU and often a run-queue lock held.
- * Only `create` and `destroy` run in process context. Nothing here sleeps, allocates or prints; the
- * log line of a fault is printed later (fault.c).
+ * Context: a call of a policy, with interrupts off and often with a run-queue lock held. Only
+ * `create`, `destroy`, and the upgrade methods that run before CPUs are held are called in process
+ * context. Nothing here sleeps, allocates or prints; the log line of a fault is printed later
+ * (fault.c).
  */
 #include <linux/cpumask.h>
 #include <linux/export.h>
@@ -283,9 +284,9 @@ static bool serves(s32 cpu)
 }
 
 /*
- * A task that is not queued cannot be picked now, so what counts is its affinity. Its migration may
- * be disabled for the moment, as by a BPF program that runs in its context on another CPU, and a
- * policy may be deciding for long, as about a home for the task.
+ * A task that is not queued cannot be picked now, so only its affinity counts. Disabled migration
+ * does not: it may end soon (a BPF program may run in the task's context on another CPU), and the
+ * policy's decision may be for the long term, such as the choice of a home CPU.
  */
 static noinline bool may_run_later(const struct task_struct *task, u32 slot, s32 cpu)
 {

@@ -4,8 +4,9 @@
  * baton_ctx, calls a kfunc of baton.ko, and carries out the answer. The shim is attached once and
  * stays attached while policies are loaded and unloaded.
  *
- * Context: that of the sched_ext callback. All but init_task run with interrupts off or in the
- * hotplug path, and most with a run-queue lock held.
+ * Context: that of the sched_ext callback. init, exit and init_task run in process context, and
+ * cpu_online and cpu_offline in the hotplug path. All others run with interrupts off, most of them
+ * with a run-queue lock held.
  *
  * Task handles. The handle of a task (its slot, and the number of this use of the slot) is in
  * p->scx.dsq_vtime, a field of sched_ext that a scheduler without priority queues may use freely.
@@ -36,7 +37,7 @@ char _license[] SEC("license") = "GPL";
 #define USERS_DSQ 2		/* root's queue; then the users' queues, by uid % 16 */
 #define NR_USERS_DSQS 17
 
-/* of a dispatch; each may insert a task, so below ops.dispatch_max_batch */
+/* Attempts of one dispatch. Each may insert a task, so this is below ops.dispatch_max_batch. */
 #define MAX_TRIES 16
 #define MAX_RT_PRIO_NICE_0 120	/* static_prio of nice 0 */
 #define PF_KTHREAD 0x00200000	/* include/linux/sched.h */
@@ -47,8 +48,9 @@ char _license[] SEC("license") = "GPL";
 #define EBUSY 16
 
 /*
- * Flags that the rules get from the kernel unchanged. kernel/sched/sched.h: SCX_ENQ_WAKEUP and
- * ENQUEUE_RESTORE; WF_FORK and WF_SYNC. Macros, so not in BTF; stable since 2016.
+ * Flags that the core gets from the kernel unchanged: ENQUEUE_WAKEUP, ENQUEUE_RESTORE, WF_FORK and
+ * WF_SYNC (kernel/sched/sched.h). They are macros, so BTF does not have them. No kernel with
+ * sched_ext has other values.
  */
 #define ENQUEUE_FLAGS (BATON_F_WAKEUP | BATON_F_RESTORE)
 #define WAKE_FLAGS (BATON_F_FORK | BATON_F_SYNC)
@@ -244,9 +246,9 @@ void BPF_PROG(baton_enqueue_task, struct task_struct *p, u64 enq_flags)
  * Inserts the task call->task. False if the task is gone or may no longer run here. The caller must
  * then try again, as the CPU would idle.
  *
- * The program must stay within 48 bytes of stack, or it gets a stack of its own, which costs every
- * call in it. So larger data is in the context, and the barrier keeps the compiler from computing
- * its address early and spilling it.
+ * The program must use at most 48 bytes of stack. With more, the verifier gives it a private stack,
+ * which makes each of its calls slower. So larger data is in the context, and the barrier keeps the
+ * compiler from computing its address early and spilling it.
  */
 static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 {
@@ -303,8 +305,8 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 	call.slice = 0;
 	call.cpu = cpu;
 	/*
-	 * Repeat after a rescue, and if the fallback had its turn without a task for this CPU. No
-	 * policy has been asked in these rounds.
+	 * Try again after a rescue, and after a turn of the fallback that had no task for this CPU.
+	 * Neither has called a policy.
 	 */
 #pragma clang loop unroll(disable)
 	for (tries = 0; tries < MAX_TRIES; tries++) {
@@ -446,7 +448,7 @@ s32 BPF_PROG(baton_init_task_op, struct task_struct *p, struct scx_init_task_arg
 	}
 	call.task = baton_init_task(&call);
 	if (!call.task)
-		return 0;	/* no slot left: it is counted, and the fallback runs the task */
+		return 0;	/* no free slot: this is counted, and the fallback runs the task */
 	slot = (u32)call.task - 1;
 	place = bpf_map_lookup_elem(&slots, &slot);
 	ref = bpf_task_acquire(p);

@@ -106,8 +106,9 @@ pub struct Machine<'a> {
     pub console: &'a Path,
     /// File for the control channel.
     pub control: &'a Path,
-    /// Makes the control channel a serial port, which any kernel supports without a module. It also
-    /// is one with [`Accelerator::Icount`]. Otherwise it is the faster virtio.
+    /// Makes the control channel a serial port, which any kernel supports without a module.
+    /// [`Accelerator::Icount`] always uses a serial port. Otherwise the channel is virtio, which is
+    /// faster.
     pub serial_control: bool,
     /// Name of the socket for inspecting the guest from outside.
     pub monitor: &'a str,
@@ -115,8 +116,8 @@ pub struct Machine<'a> {
 
 /// The kernel's command line for every guest:
 /// - `panic=-1`: a panic ends the guest at once;
-/// - `oops=panic`: so does an oops, most of which leave a lock that the rest of the kernel waits
-///   for;
+/// - `oops=panic`: an oops also ends the guest. Most oopses leave a lock held for which the rest of
+///   the kernel would wait;
 /// - `loglevel=7`: warnings reach the console, too: its log may be all that remains of the guest;
 /// - `mitigations=off`, `nokaslr`, `random.trust_cpu=on`: fewer instructions that differ from run
 ///   to run;
@@ -145,7 +146,8 @@ pub fn arguments(m: &Machine) -> Vec<String> {
             add("-rtc", "base=2026-01-01T00:00:00,clock=vm".into());
             add("-seed", "1".into());
         }
-        // CPUs must run at the same time here, so the risk above is taken: a bench can be repeated.
+        // CPUs must run at the same time here. That risks the crash described above, but a bench
+        // can be repeated.
         Accelerator::Counter(plugin) => {
             add("-accel", "tcg,thread=multi".into());
             add("-plugin", format!("file={}", plugin.display()));
@@ -215,7 +217,8 @@ pub fn arguments(m: &Machine) -> Vec<String> {
         "-chardev",
         format!("file,id=control,path={}", m.control.display()),
     );
-    // A virtio device answers when the host schedules it; the slow serial port answers at once.
+    // With -icount, timing must not depend on the host. A virtio device answers when the host
+    // schedules it; the slower serial port answers at once.
     if m.serial_control || matches!(m.accelerator, Accelerator::Icount { .. }) {
         add("-serial", "chardev:control".into());
     } else {

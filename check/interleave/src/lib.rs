@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Looks for an order of events in which a policy goes wrong. The rules of every host
-//! ([`baton_core`]) call its methods on two to four simulated CPUs, in thousands of orders, each
-//! from the beginning.
+//! Searches for an order of events in which a policy fails. The rules of every host
+//! ([`baton_core`]) call the policy's methods on two to four simulated CPUs, in thousands of
+//! orders. Each run starts from the beginning.
 //!
 //! The CPUs are threads of `shuttle`: coroutines of one thread, one of which runs until it comes to
 //! a scheduling point. Scheduling points are the entry to a method and its end, the taking of a
 //! lock and its release, every other question of a policy to its host, and the use of an atomic by
-//! a policy that was built for it (`hosts/native/c/atomics.c`). The simulated kernel between them
-//! is in `kernel`, which follows the real one function by function and has the same points.
+//! a policy that was built for it (`hosts/native/c/atomics.c`). The simulated kernel that causes
+//! these calls is in `kernel`. It follows the real kernel function by function, and has scheduling
+//! points of its own.
 //!
 //! A [`Seed`] determines a schedule completely: it holds the machine, the way in which the next CPU
 //! is chosen, and the number that seeds all random choices. The same seed therefore gives exactly
@@ -53,8 +54,8 @@ use std::time::Duration;
 pub enum Subject {
     /// A policy, in the kernel.
     Policy(Policy),
-    /// A policy, or a scheduler that is written for agents, as the agent of an enclave. It polls on
-    /// the last CPU of the machine, which has one task CPU at least.
+    /// A policy, or a scheduler that is written for agents, as the agent of an enclave. The agent
+    /// polls on the last CPU of the machine. At least one other CPU runs tasks.
     Agent(AgentSpec),
 }
 
@@ -92,8 +93,8 @@ pub enum Property {
     LostTask,
     /// No task is in two places.
     OnePlace,
-    /// Answers are correct: the policy keeps no `Schedulable` that the host asked back, and gives
-    /// none as an answer repeatedly.
+    /// Answers are correct: the policy returns a `Schedulable` when the host asks for it, and does
+    /// not repeat a refused answer again and again.
     Discipline,
     /// No CPU idles while a task waits that could run there, for longer than a number of ticks
     /// after the last wakeup (Ipanema's work conservation, in its concurrent form).
@@ -173,8 +174,8 @@ pub struct Options {
     /// The version that replaces the policy where an upgrade is one of the events; by default the
     /// policy itself, if it supports upgrades.
     pub next: Option<Policy>,
-    /// The steps that the first task performs, alone and in order, in place of random events on all
-    /// CPUs; none for these.
+    /// The steps that the first task performs, alone and in order. If empty, all CPUs perform
+    /// random events instead.
     pub steps: Vec<Step>,
 }
 

@@ -124,11 +124,11 @@ fn one(policy: Policy, file: &Path) -> Result<(Report, bool)> {
                 .iter()
                 .any(|it| it.property == property && it.trusts_wakers())
             {
-                true => "; a waker that says it sleeps does",
+                true => "; assumes that a waker with is_sync() sleeps next",
                 false => "",
             };
             let loads = match property {
-                Property::Turns => "on one core, while balancing moves it to no other",
+                Property::Turns => "while balancing moves no thread to or from the core",
                 Property::Balancing | Property::Placement => loads,
             };
             ("proved", format!("{} goals, z3; {loads}{wakers}", of.len()))

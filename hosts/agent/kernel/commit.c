@@ -45,8 +45,9 @@ static enum baton_commit judge(const struct session *session, const struct baton
 }
 
 /*
- * Takes the CPU's transaction for this call. No CPU spins on a claimed one: at most it runs nothing
- * until it is kicked (waits_for_request() in pick.c). Another commit for the CPU fails.
+ * Claims the CPU's transaction for this call. A CPU that finds a claimed transaction does not spin.
+ * It idles until look() or let_go() kicks it (waits_for_request() in pick.c). A second commit for
+ * the CPU fails meanwhile.
  */
 static bool claim(struct session *session, u32 cpu)
 {
@@ -64,8 +65,8 @@ static void settle(struct session *session, u32 cpu, enum baton_transaction_stat
 }
 
 /*
- * After the claim has ended without a transaction: a CPU that found it looks for a task again. See
- * waits_for_request() in pick.c.
+ * Called after a claim that ended without a transaction. A CPU that saw the claim went idle, and
+ * must look for a task again. See waits_for_request() in pick.c.
  */
 static void let_go(const struct session *session, u32 cpu)
 {
@@ -83,8 +84,8 @@ static void write_order(struct session *session, const struct baton_agent_commit
 }
 
 /*
- * Makes the CPU of a transaction look at it. False if the CPU has gone offline since, and has not
- * given the token back: see baton_agent_drop().
+ * Makes the CPU of a transaction look at the transaction. Returns false if the CPU has gone offline
+ * and the transaction is withdrawn here. If baton_agent_drop() took it first, returns true.
  */
 static bool look(struct session *session, struct baton_agent_commit *it)
 {
@@ -121,7 +122,7 @@ static bool runs_its_agent(const struct session *session, u32 cpu)
 	return is_there && slot && READ_ONCE(session->cpus[cpu].running) == slot;
 }
 
-/* Each for itself. */
+/* Commits each transaction independently of the others. */
 static u32 commit_each(struct session *session, struct baton_agent_commit *commits, u32 count)
 {
 	u32 i, accepted = 0;
@@ -199,7 +200,7 @@ static u32 commit_together(struct session *session, struct baton_agent_commit *c
 
 int baton_commit(struct session *session, struct baton_agent_commits __user *user)
 {
-	/* Not cleared by the compiler: only those that are copied are used. */
+	/* Not initialized, as only the entries that are copied from user space are used. */
 	struct baton_agent_commit commits[BATON_AGENT_CPUS_AT_ONCE]
 		__attribute__((__uninitialized__));
 	struct baton_agent_commits arg;

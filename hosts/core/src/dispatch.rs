@@ -14,8 +14,8 @@ use baton_abi::{
 use core::sync::atomic::Ordering::Relaxed;
 
 impl<H: Host> Core<'_, H> {
-    /// Finds a task for CPU `ctx.cpu`, which is `cpu` and on which this runs. `ctx.task` is the
-    /// previous task; it can continue if `BATON_F_PREV_RUNNABLE` is set.
+    /// Finds a task for the current CPU: `cpu` is its state, and `ctx.cpu` its number. `ctx.task`
+    /// is the previous task, which can continue if `BATON_F_PREV_RUNNABLE` is set.
     #[inline]
     pub fn dispatch(&self, frame: H::Frame, cpu: &CpuState, ctx: &mut BatonCtx) -> Verdict {
         cpu.dispatches.bump();
@@ -50,7 +50,7 @@ impl<H: Host> Core<'_, H> {
         self.dispatch_on(frame, cpu, ctx, policy, answer)
     }
 
-    /// The policy that is asked, if there is one, and no other task waits than its own.
+    /// The policy, if exactly one is running and no task waits in the fallback or for a rescue.
     #[inline(always)]
     fn only_one_to_ask(&self) -> Option<&PolicyEntry> {
         let policy = self.policies.get(self.sole.load(Relaxed) as usize)?;
@@ -114,7 +114,7 @@ impl<H: Host> Core<'_, H> {
             slot.runtime.store(ctx.runtime, Relaxed);
         }
         let verdict = match self.only_one_to_ask() {
-            // As when the agent of a CPU gives way.
+            // For example, the agent of a CPU has answered its messages and gives up the CPU.
             Some(policy) => {
                 let prev = prev.filter(|slot| slot.policy() == policy.id());
                 match self.pick(frame, cpu, ctx, policy, prev, None) {

@@ -16,7 +16,7 @@ pub const TURN_IS_VAIN: u16 = 1 << 15;
 /// The fallback gets one part in this many of a CPU's time while policies also want the CPU.
 const PARTS: u64 = 4;
 
-/// Minimum length of a turn, ns: a few kernel ticks, as events carry tick time.
+/// Minimum length of a turn, ns: a few kernel ticks, as `ctx.now` advances only once per tick.
 const MIN_TURN: u64 = 10_000_000;
 
 /// Time within which each task of the fallback runs once, ns: a third of the limit of the kernel's
@@ -33,10 +33,10 @@ impl<H: Host> Core<'_, H> {
         self.fallback.fetch_sub(1, Relaxed);
     }
 
-    /// Puts a task on a fallback queue. The task is runnable on the run queue of CPU `ctx.cpu` and
-    /// has no policy, or it was rescued and has not been enqueued since. In the second case a CPU
-    /// may put it on the fallback queue whatever this returns ([`Core::is_rescued`]). `cpu` is the
-    /// CPU that this runs on.
+    /// Puts a task on a fallback queue. The task is runnable on the run queue of CPU `ctx.cpu`.
+    /// Either it has no policy, or it was rescued and has not been enqueued since. A rescued task
+    /// may end up on the fallback queue whatever the verdict ([`Core::is_rescued`]). `cpu` is the
+    /// current CPU.
     pub(crate) fn enter_fallback(
         &self,
         cpu: &CpuState,
@@ -54,7 +54,8 @@ impl<H: Host> Core<'_, H> {
             true => self.near(slot, ctx.cpu, |cpu| self.is_common(cpu)),
         };
         let Some(common) = common else {
-            // On its CPU's local queue, in turn with the tasks of the partition's policies.
+            // Each CPU that the task may use is in a partition with a running policy. The task
+            // waits on the local queue of its CPU, beside the tasks of the partition's policies.
             slot.set_bound();
             return Verdict::Local;
         };

@@ -214,6 +214,9 @@ impl<'a> Checker<'a> {
             Written::Binary(a, operator, b) => {
                 let (a, of) = self.fold(a)?;
                 let (b, other) = self.fold(b)?;
+                if [of, other].iter().any(|it| matches!(it, Type::Enum(_))) {
+                    return self.not_constant(expr.span);
+                }
                 let value = match operator {
                     Binary::Add => a.checked_add(b),
                     Binary::Subtract => a.checked_sub(b),

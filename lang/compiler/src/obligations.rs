@@ -44,7 +44,7 @@ pub enum Property {
     Balancing,
     /// A thread that is placed on a core with another thread saw no idle core.
     Placement,
-    /// A waiting thread runs after a bounded time.
+    /// A waiting thread runs at some time.
     Turns,
 }
 
@@ -73,7 +73,8 @@ impl Property {
 impl Goal {
     /// Does it assume that a waker which is about to sleep does so?
     pub fn trusts_wakers(&self) -> bool {
-        self.script.contains(symbols::IS_SYNC)
+        let declared = format!("(declare-const {} Bool)", symbols::IS_SYNC);
+        self.script.contains(&declared)
     }
 
     /// What happens in a machine where it does not hold, step by step: the shortest way to a core

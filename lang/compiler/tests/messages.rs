@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the compiler says of wrong policies: each `tests/messages/NAME.baton` gives the text of
-//! `NAME.txt`. With `UPDATE=1`, the texts are written anew.
+//! `NAME.txt`. With `BATON_BLESS=1`, the texts are written anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn mistakes_are_explained() {
     for path in sources(&dir) {
         let expected = path.with_extension("txt");
         let said = format!("# SPDX-License-Identifier: GPL-2.0-only\n{}", said(&path));
-        if std::env::var_os("UPDATE").is_some() {
+        if std::env::var_os("BATON_BLESS").is_some() {
             fs::write(&expected, &said).unwrap();
         }
         if fs::read_to_string(&expected).unwrap_or_default() != said {

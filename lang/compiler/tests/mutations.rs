@@ -163,7 +163,15 @@ const WRONG: &[(&str, &str, &str, &[&str])] = &[
     (ULE, "on yield(thread t) {", "on yield(thread t) {\n        taken -= 1;", &["rank"]),
     (EDF, "if (overdue < 1 && valid(t) &&", "if (valid(t) &&", &["turn"]),
     (EDF, "now() - served > patience", "now() - served > patience * 2", &["turn"]),
-    (EDF, "t.due = now() + t.within;", "t.due = now() - t.within;", &["entry"]),
+    (ULE, "!valid(t) || taken >= turns", "taken >= turns", &["turn"]),
+    (ULE, "else t => realtime;\n    }\n\n    on yield", "else { t => realtime; if (count(realtime) == 0) taken = 0; }\n    }\n\n    on yield", &["rank"]),
+    (ULE, "if (src.cload - dst.cload >= 2) {", "taken = 0;\n            if (src.cload - dst.cload >= 2) {", &["rank"]),
+    // Two names of one thread; a loop whose third turn differs from the first.
+    (ULE, "    on newly_idle", "    on tick(thread t) { thread a = first(timeshare); thread b = first(timeshare); if (valid(a) && valid(b)) { a.woken = 0ms; b.woken = 1ms; if (a.woken == 1ms) taken -= 1; } }\n    on newly_idle", &["rank"]),
+    (ULE, "        int taken;\n    }", "        int taken; int x; int y;\n    }\n    on tick(thread t) { x = taken; y = taken; foreach (o in timeshare) { taken = x; x = y; y--; } }", &["rank"]),
+    (EDF, "t.due = now() + max(t.within, 0ms);", "t.due = now() + t.within;", &["entry"]),
+    (EDF, "if (t.has_deadline) t => urgent;", "if (t.has_deadline) { t => urgent; t.due = 0ms; }", &["entry"]),
+    (EDF, "t => current for slice;", "foreach (o in urgent) o.due = 0ms;\n        t => current for slice;", &["entry"]),
     (EDF, "if (now() >= t.due) t.has_deadline = false;", "", &["entry"]),
     (EDF, "if (count(ready) == 0) served = now();", "served = now();", &["rank"]),
 ];

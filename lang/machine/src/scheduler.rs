@@ -174,9 +174,9 @@ impl<R: Rules> Machine<R> {
         }
     }
 
-    /// Called when a thread was queued that already had a token in a queue. It is not known which
-    /// of the two tokens is there now, and in which queue. So this looks for the thread, and counts
-    /// it on the core where it waits. This is rare: a host must have given a token back late.
+    /// Called when a thread was queued of which a queue already held a token. One of the two tokens
+    /// is left, in an unknown queue. So this searches for the thread, and counts it on the core
+    /// where it waits. This is rare: a host must have returned an old token late.
     #[cold]
     #[inline(never)]
     pub(crate) fn settle(&self, ctx: &Ctx<'_>, thread: Thread<'_, R::Thread>) {
@@ -190,8 +190,8 @@ impl<R: Rules> Machine<R> {
         }
     }
 
-    /// The thread waits or runs on this core: it is counted there. It is already, unless a host gave
-    /// an old token of it back late.
+    /// Ensures that the thread is counted on this core, where it waits or runs. Usually it already
+    /// is. It may not be after a host returned an old token late.
     #[inline]
     fn is_at(&self, ctx: &Ctx<'_>, thread: Thread<'_, R::Thread>, cpu: Cpu) {
         if thread.kept.home.load(Relaxed) != cpu.number() as u32 {
@@ -223,9 +223,9 @@ impl<R: Rules> Machine<R> {
         near.find(|&cpu| ctx.is_online(cpu) && ctx.slot_may_run(slot, cpu))
     }
 
-    /// Puts a thread whose core has gone, or does not take it, to the nearest core that may. If
-    /// none of them is online, it waits in the queue of one that is not, where no core picks it,
-    /// until the kernel enqueues it again.
+    /// Moves a thread to the nearest online core on which it may run, because its own core went
+    /// offline or refused it. If there is no such core, the thread waits in the queue of an offline
+    /// one, from which no core picks it, until the kernel enqueues it again.
     fn rehome(&self, ctx: &Ctx<'_>, baton: Schedulable, from: Cpu) {
         let (slot, thread) = (baton.slot(), self.thread(baton.slot()));
         let may_run = |cpu: &Cpu| ctx.slot_may_run(slot, *cpu);
@@ -239,7 +239,8 @@ impl<R: Rules> Machine<R> {
         let _ = ctx.kick(cpu, Kick::Idle);
     }
 
-    /// Wakes the cores that are owed it. False if the call has no room for all of them.
+    /// Kicks the cores that got threads and were not woken yet (`is_owed_kick`). False if the call
+    /// has no room for all kicks.
     fn kick_owed(&self, ctx: &Ctx<'_>, cpu: Cpu) -> bool {
         for &owed in self.topology.near(cpu) {
             let is_owed = &self.cores[owed].is_owed_kick;
@@ -418,7 +419,7 @@ impl<R: Rules> Scheduler for Machine<R> {
 
     fn task_restored(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         self.leave(ctx, task, baton, Left::Preempted);
-        // Balancing may have had its token, and its core may idle.
+        // Balancing may have held the thread's token meanwhile, so CPU `task.cpu` may idle.
         let _ = ctx.kick(task.cpu, Kick::Idle);
     }
 

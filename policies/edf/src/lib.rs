@@ -130,7 +130,7 @@ impl Rules for Edf {
             .set(i64::from(t.attributes().within.get() > 0));
         t.attributes()
             .due
-            .set(at.now() + t.attributes().within.get());
+            .set(at.now() + t.attributes().within.get().max(0));
         if t.attributes().has_deadline.get() != 0 {
             if at.attributes().overdue < 1
                 && let Some(current) = at.current()

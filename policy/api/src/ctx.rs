@@ -8,9 +8,9 @@ use core::{cell::Cell, marker::PhantomData};
 /// Maximum number of kicks of one call.
 pub const MAX_KICKS: usize = 4;
 
-/// How many CPUs of the rest of the node, and of the rest of the machine, a search for an idle CPU
-/// checks beyond the LLC. The limit keeps wakeups from searching all of a large machine with few
-/// idle CPUs.
+/// A search for an idle CPU checks all CPUs under the LLC, then at most this many others of the
+/// node, then at most this many others of the machine. The limit bounds the cost of a wakeup on a
+/// large machine with few idle CPUs.
 pub const FAR_CPUS: usize = 64;
 
 #[inline]
@@ -123,8 +123,8 @@ impl<'a> Ctx<'a> {
         host::may_run(baton.slot(), cpu.number())
     }
 
-    /// May the task in that slot run on that CPU now? If the task is not queued, disabled migration
-    /// does not count, as it ends before the task can be picked again.
+    /// May the task in that slot run on that CPU now? For a task that is not queued, only affinity
+    /// and hotplug count: disabled migration may end before the task can be picked again.
     #[inline]
     pub fn slot_may_run(&self, slot: u32, cpu: Cpu) -> bool {
         host::may_run(slot, cpu.number())

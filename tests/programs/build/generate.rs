@@ -69,6 +69,8 @@ struct Scope {
     /// Queues are not walked again in a walk of one.
     in_walk: bool,
     sets_timer: bool,
+    /// A function with a value changes no attributes.
+    has_value: bool,
 }
 
 impl Scope {
@@ -80,6 +82,7 @@ impl Scope {
             variables: Vec::new(),
             in_walk: false,
             sets_timer: false,
+            has_value: false,
         }
     }
 
@@ -258,8 +261,7 @@ impl Generator {
                 _ => String::new(),
             };
             fields.push(format!("{} {name}{range}", kind.text()));
-            scope.locals.push((name.clone(), kind));
-            scope.variables.push((name, kind));
+            scope.locals.push((name, kind));
         }
         self.open(&format!("hint h{number}({}) {{", fields.join(", ")));
         self.block(4, &mut scope);
@@ -331,6 +333,7 @@ impl Generator {
         let takes_thread = self.chance(50);
         let kinds: Vec<Kind> = (0..self.below(3)).map(|_| self.kind()).collect();
         let mut scope = Scope::new(phase);
+        scope.has_value = result.is_some();
         let mut parameters = Vec::new();
         if takes_thread {
             parameters.push("thread t".to_owned());
@@ -521,7 +524,8 @@ impl Generator {
     }
 
     fn statement(&mut self, most: u64, scope: &mut Scope) {
-        let changes = scope.phase == Phase::Lock;
+        let has_lock = scope.phase == Phase::Lock;
+        let changes = has_lock && !scope.has_value;
         match self.below(12) {
             0 | 1 => {
                 let kind = self.kind();
@@ -578,7 +582,7 @@ impl Generator {
                 self.close();
             }
             8 if most > 0 && scope.observes() => self.walk_cores(most, scope),
-            9 if most > 0 && changes && !scope.in_walk => {
+            9 if most > 0 && has_lock && !scope.in_walk => {
                 let (name, queue) = (self.fresh(), self.one_of(&self.queues.clone()));
                 let mut inner = scope.clone().with_thread(&name);
                 inner.in_walk = true;
@@ -608,12 +612,12 @@ impl Generator {
                 self.inner(most, &inner);
                 self.close();
             }
-            11 => {
+            11 if !scope.has_value => {
                 if let Some(call) = self.call(None, 2, scope) {
                     self.line(&format!("{call};"));
                 }
             }
-            _ if changes && most > 0 => {
+            _ if has_lock && most > 0 => {
                 // A name that is known to be there is not tested again.
                 let is_known = scope.threads.iter().any(|it| it == "current");
                 let current = !is_known && self.chance(50);

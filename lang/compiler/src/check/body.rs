@@ -215,7 +215,7 @@ impl<'c, 'a> BodyChecker<'c, 'a> {
                 (make(StatementKind::Break), Moved::Never)
             }
             Said::Return(value) => {
-                if self.subject.is_some() {
+                if self.subject.is_some() || self.phase == Phase::Schedule {
                     self.error(
                         span,
                         "a handler that moves a thread cannot use `return`",

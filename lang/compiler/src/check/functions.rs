@@ -104,6 +104,9 @@ impl<'a> Checker<'a> {
             .zip(kinds)
             .map(|(name, kind)| body.local(name, kind))
             .collect();
+        if phase != Phase::Function {
+            body.fixed.extend(&parameters);
+        }
         if written.name.text == "select_core" {
             body.set = parameters.first().copied();
         }
@@ -114,6 +117,14 @@ impl<'a> Checker<'a> {
             value
         });
         let (needs, changes, locals) = (body.needs, body.changes, std::mem::take(&mut body.locals));
+        if changes && result != Type::Nothing {
+            let message = format!(
+                "`{}` has a value, and changes attributes",
+                written.name.text
+            );
+            let help = "make it two functions: one with a value, and one that is `void`";
+            self.report(Diagnostic::error(written.name.span, message).help(help));
+        }
         if value.is_none() && result != Type::Nothing && !returns(&written.body) {
             let end = written.body.span.end;
             let message = format!("`{}` has no value on a path through it", written.name.text);

@@ -92,6 +92,7 @@ impl<'a> Checker<'a> {
             .zip(&kinds)
             .map(|(field, kind)| body.local(&field.name.text, *kind))
             .collect();
+        body.fixed.extend(&locals);
         let (statements, _) = body.statements(&written.body.statements);
         let names = std::mem::take(&mut body.locals);
         let fields = locals[1..].iter().zip(&ranges[1..]);

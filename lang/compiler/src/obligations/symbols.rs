@@ -13,6 +13,13 @@ pub const IS_SYNC: &str = "is_sync";
 /// The most threads on a core of a small machine.
 pub const SMALL: u32 = 8;
 
+/// How deep loops are in each other, of which it is looked what they change. Deeper ones may change
+/// all attributes.
+const MOST_TRIALS: usize = 3;
+
+/// The longest term that is written out where it is used, bytes. A longer one has a name.
+const LONGEST_TERM: usize = 300;
+
 /// A core, as far as it is told apart from others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Core {
@@ -144,6 +151,15 @@ pub struct Move {
     pub key: String,
 }
 
+/// An attribute of a thread is changed, and the thread may wait in a queue.
+#[derive(Clone)]
+pub struct Stir {
+    pub condition: String,
+    pub index: usize,
+    /// It is a parameter of the handler.
+    pub is_parameter: bool,
+}
+
 /// A thread that is chosen to run, or none.
 #[derive(Clone)]
 pub struct Run {
@@ -183,6 +199,11 @@ pub struct Evaluator<'p> {
     pub loops: Vec<Loop>,
     pub moves: Vec<Move>,
     pub runs: Vec<Run>,
+    pub stirs: Vec<Stir>,
+    /// The thread of the handler, if it is in no queue and does not run.
+    subject: Option<usize>,
+    /// How many loops are tried for what they change.
+    trials: usize,
     /// The variables that are weights of threads.
     weights: Vec<String>,
     clock: Clock,
@@ -251,6 +272,9 @@ impl<'p> Evaluator<'p> {
             loops: Vec::new(),
             moves: Vec::new(),
             runs: Vec::new(),
+            stirs: Vec::new(),
+            subject: None,
+            trials: 0,
             weights: Vec::new(),
             clock: Clock::Unknown,
             lengths: None,
@@ -278,6 +302,11 @@ impl<'p> Evaluator<'p> {
             length
         });
         self.lengths = Some(lengths.collect());
+    }
+
+    /// The thread of the handler is in no queue, and does not run, until the handler moves it.
+    pub fn subject(&mut self, thread: LocalId) {
+        self.subject = Some(parameter(thread));
     }
 
     /// The number of threads in a queue, if that is followed.
@@ -383,6 +412,17 @@ impl<'p> Evaluator<'p> {
         name
     }
 
+    /// A term, or the name of a variable for it if it is long: used again and again, it would grow
+    /// without limit.
+    fn named(&mut self, term: String, of: Type) -> String {
+        if term.len() <= LONGEST_TERM {
+            return term;
+        }
+        let name = self.declare("long", Self::sort(of));
+        self.assumed.push(format!("(= {name} {term})"));
+        name
+    }
+
     fn sort(of: Type) -> &'static str {
         match of {
             Type::Bool => "Bool",
@@ -439,10 +479,12 @@ impl<'p> Evaluator<'p> {
     }
 
     fn assign(&mut self, id: LocalId, value: Value, path: &Path) {
+        let of = self.locals[id].kind;
         // Paths that do not come here keep the old value.
         let value = match (self.values.get(&id).cloned(), value) {
             (Some(Value::Term(old)), Value::Term(new)) if path.condition != "true" => {
-                Value::Term(format!("(ite {} {new} {old})", path.condition))
+                let term = format!("(ite {} {new} {old})", path.condition);
+                Value::Term(self.named(term, of))
             }
             (Some(Value::Core(old)), Value::Core(new)) if path.condition != "true" => Value::Core(
                 Core::Either(path.condition.clone(), Box::new(new), Box::new(old)),
@@ -481,6 +523,7 @@ impl<'p> Evaluator<'p> {
                         condition: and(&path.condition, &condition),
                     };
                     self.set_attribute(format!("thread{thread}.{index}"), value, &mut path);
+                    self.changes_thread(thread, *index, &path);
                 }
             }
             StatementKind::SetCore(index, value) => {
@@ -514,7 +557,8 @@ impl<'p> Evaluator<'p> {
                 if let Some(otherwise) = otherwise {
                     self.block(otherwise, &mut no);
                 }
-                path.condition = or(&yes.condition, &no.condition);
+                let condition = or(&yes.condition, &no.condition);
+                path.condition = self.named(condition, Type::Bool);
             }
             StatementKind::Unless(value, id, leaves) => {
                 let value = self.value(value, path);
@@ -560,6 +604,33 @@ impl<'p> Evaluator<'p> {
         }
     }
 
+    /// An attribute of a thread was changed.
+    fn changes_thread(&mut self, thread: usize, index: usize, path: &Path) {
+        let is_subject = Some(thread) == self.subject;
+        let condition = match is_subject {
+            // It is in no queue until it is moved.
+            true => and(&path.condition, &self.moved),
+            false => path.condition.clone(),
+        };
+        self.stirs.push(Stir {
+            condition,
+            index,
+            is_parameter: thread >= parameter(0),
+        });
+        if is_subject {
+            return;
+        }
+        // Other names may be of the same thread.
+        let kind = self.policy.thread[index].kind;
+        let others: Vec<(String, Type)> = self
+            .attributes
+            .keys()
+            .filter(|key| is_of_other(key, thread, index, self.subject))
+            .map(|key| (key.clone(), kind))
+            .collect();
+        self.forget(&others);
+    }
+
     fn enqueue(&mut self, thread: &'p Expr, queue: usize, path: &mut Path) {
         let key = match (self.policy.queues[queue].order, self.value(thread, path)) {
             (
@@ -580,10 +651,6 @@ impl<'p> Evaluator<'p> {
                 queue,
                 key,
             });
-        }
-        if let Some(lengths) = &mut self.lengths {
-            let (length, condition) = (&lengths[queue], &path.condition);
-            lengths[queue] = format!("(ite {condition} (+ {length} 1) {length})");
         }
     }
 
@@ -650,23 +717,14 @@ impl<'p> Evaluator<'p> {
         path.condition = and(&path.condition, &not(&left));
     }
 
-    /// The attributes that a turn of a loop changes.
+    /// The attributes that turns of a loop change.
     fn changed_by(
         &self,
         member: LocalId,
         body: &'p [Statement],
         path: &Path,
     ) -> Vec<(String, Type)> {
-        let mut turn = self.clone();
-        let value = turn.any("member", turn.locals[member].kind);
-        turn.values.insert(member, value);
-        turn.block(body, &mut path.clone());
-        let is_new = |name: &String| turn.declared.iter().any(|(known, _)| known == name);
-        let changed = turn.attributes.iter().filter(|(key, term)| {
-            let before = self.attributes.get(*key);
-            before.map_or_else(|| !is_new(term), |before| before != *term)
-        });
-        let kind = |key: &String| {
+        let kind = |key: &str| {
             let (whose, index) = key.split_once('.').unwrap_or((key, "0"));
             let index: usize = index.parse().unwrap_or_default();
             match whose {
@@ -674,7 +732,39 @@ impl<'p> Evaluator<'p> {
                 _ => self.policy.thread[index].kind,
             }
         };
-        changed.map(|(key, _)| (key.clone(), kind(key))).collect()
+        let mut changed: Vec<(String, Type)> = Vec::new();
+        loop {
+            let mut turn = self.clone();
+            turn.trials += 1;
+            if turn.trials > MOST_TRIALS {
+                let all = self.attributes.keys();
+                return all.map(|key| (key.clone(), kind(key))).collect();
+            }
+            // A later turn begins with what the ones before it changed.
+            turn.forget(&changed);
+            let before = turn.attributes.clone();
+            let value = turn.any("member", turn.locals[member].kind);
+            turn.values.insert(member, value);
+            turn.block(body, &mut path.clone());
+            let is_new = |name: &String| turn.declared.iter().any(|(known, _)| known == name);
+            let found = turn.attributes.iter().filter(|(key, term)| {
+                let before = before.get(*key);
+                before.map_or_else(|| !is_new(term), |before| before != *term)
+            });
+            let found = found.map(|(key, _)| (key.clone(), kind(key)));
+            // A thread that is found in a turn is another one in the next.
+            let is_known = |key: &str| match thread_of(key) {
+                Some(thread) => thread <= self.fresh || thread >= parameter(0),
+                None => true,
+            };
+            let found: Vec<_> = found
+                .filter(|it| is_known(&it.0) && !changed.contains(it))
+                .collect();
+            if found.is_empty() {
+                return changed;
+            }
+            changed.extend(found);
+        }
     }
 
     /// Nothing is known of these attributes from here on.
@@ -692,6 +782,7 @@ impl<'p> Evaluator<'p> {
             "true" => new,
             condition => format!("(ite {condition} {new} {old})"),
         };
+        let new = self.named(new, value.of);
         self.attributes.insert(key, new);
     }
 
@@ -721,12 +812,7 @@ impl<'p> Evaluator<'p> {
             return Value::Term(self.attribute(&format!("thread{thread}.{index}"), of));
         }
         // A hint may have changed it since the last read.
-        let value = self.any("attribute", of);
-        if let (Value::Term(value), Some((least, most))) = (&value, hinted(self.policy, index)) {
-            let range = format!("(<= {} {value} {})", number(least), number(most));
-            self.assumed.push(range);
-        }
-        value
+        self.any("attribute", of)
     }
 
     fn attribute(&mut self, key: &str, of: Type) -> String {
@@ -739,7 +825,7 @@ impl<'p> Evaluator<'p> {
     }
 
     /// The condition on which a search has found something.
-    fn is_there(&mut self, value: &Value) -> String {
+    pub fn is_there(&mut self, value: &Value) -> String {
         match value {
             Value::Core(Core::Some(place)) => {
                 let name = format!("found_{place}");
@@ -797,7 +883,7 @@ impl<'p> Evaluator<'p> {
                 None => {
                     let value = match self.locals[*id].kind {
                         Type::Core => Value::Core(Core::Local(*id)),
-                        Type::Thread => Value::Thread(*id + (1 << 20)),
+                        Type::Thread => Value::Thread(parameter(*id)),
                         of => self.any("parameter", of),
                     };
                     self.values.insert(*id, value.clone());
@@ -1112,6 +1198,24 @@ impl<'p> Evaluator<'p> {
     }
 }
 
+/// The thread that is a parameter.
+fn parameter(id: LocalId) -> usize {
+    id + (1 << 20)
+}
+
+/// Is this the same attribute of a thread that may be the same one?
+fn is_of_other(key: &str, thread: usize, index: usize, subject: Option<usize>) -> bool {
+    let is_same = key.ends_with(&format!(".{index}"));
+    let other = thread_of(key).filter(|_| is_same);
+    other.is_some_and(|other| other != thread && Some(other) != subject)
+}
+
+/// The thread that an attribute is of; none if it is the core's.
+fn thread_of(key: &str) -> Option<usize> {
+    let (thread, _) = key.strip_prefix("thread")?.split_once('.')?;
+    thread.parse().ok()
+}
+
 /// Is a value of this type shown as a number?
 pub fn is_number(of: Type) -> bool {
     matches!(of, Type::Int | Type::Time)
@@ -1154,30 +1258,18 @@ fn assigned(statements: &[Statement], found: &mut Vec<LocalId>) {
     }
 }
 
-/// Visits each value that statements assign to this attribute of threads.
-fn each_value<'s>(statements: &'s [Statement], attribute: usize, visit: &mut impl FnMut(&'s Expr)) {
-    for statement in statements {
-        match &statement.kind {
-            StatementKind::SetThread(_, index, value) if *index == attribute => visit(value),
-            StatementKind::If {
-                then, otherwise, ..
-            } => {
-                each_value(then, attribute, visit);
-                each_value(otherwise.as_deref().unwrap_or_default(), attribute, visit);
-            }
-            StatementKind::Foreach(_, _, _, body) | StatementKind::Unless(_, _, body) => {
-                each_value(body, attribute, visit);
-            }
-            _ => {}
-        }
-    }
-}
-
 /// Do statements assign this attribute of threads?
 fn sets(statements: &[Statement], attribute: usize) -> bool {
-    let mut found = false;
-    each_value(statements, attribute, &mut |_| found = true);
-    found
+    statements.iter().any(|statement| match &statement.kind {
+        StatementKind::SetThread(_, index, _) => *index == attribute,
+        StatementKind::If {
+            then, otherwise, ..
+        } => sets(then, attribute) || otherwise.as_ref().is_some_and(|it| sets(it, attribute)),
+        StatementKind::Foreach(_, _, _, body) | StatementKind::Unless(_, _, body) => {
+            sets(body, attribute)
+        }
+        _ => false,
+    })
 }
 
 /// Does a hint assign this attribute of threads?
@@ -1186,43 +1278,8 @@ fn is_hinted(policy: &Policy, attribute: usize) -> bool {
     hints.any(|hint| sets(&hint.body.statements, attribute))
 }
 
-/// The range of an attribute that hints assign from their fields, and nothing else does.
-fn hinted(policy: &Policy, attribute: usize) -> Option<(i64, i64)> {
-    if assigned_by_handlers(policy, attribute) {
-        return None;
-    }
-    let (mut least, mut most) = match policy.thread[attribute].initial.as_ref() {
-        None => (0, 0),
-        Some(Expr {
-            kind: ExprKind::Int(value),
-            ..
-        }) => (*value, *value),
-        Some(_) => return None,
-    };
-    for hint in &policy.hints {
-        let mut ranges = Vec::new();
-        let of_field = |value: &Expr| match value.kind {
-            ExprKind::Int(value) => Some((value, value)),
-            ExprKind::Local(id) => hint.fields.iter().find(|it| it.local == id)?.range,
-            _ => None,
-        };
-        each_value(&hint.body.statements, attribute, &mut |value| {
-            ranges.push(of_field(value));
-        });
-        for range in ranges {
-            let (low, high) = range?;
-            (least, most) = (least.min(low), most.max(high));
-        }
-    }
-    Some((least, most))
-}
-
 /// Does any body assign this attribute of threads?
 pub fn assigns(policy: &Policy, attribute: usize) -> bool {
-    is_hinted(policy, attribute) || assigned_by_handlers(policy, attribute)
-}
-
-fn assigned_by_handlers(policy: &Policy, attribute: usize) -> bool {
     let handlers = &policy.handlers;
     let placed = [&handlers.new, &handlers.unblock];
     let others = [
@@ -1242,6 +1299,7 @@ fn assigned_by_handlers(policy: &Policy, attribute: usize) -> bool {
     let bodies = bodies
         .chain(placed.into_iter().flatten().map(|placed| &placed.update))
         .chain(others.into_iter().flatten().map(|handler| &handler.body))
+        .chain(policy.hints.iter().map(|hint| &hint.body))
         .chain(policy.steal.iter().map(|steal| &steal.steal_thread.body));
     bodies
         .into_iter()
