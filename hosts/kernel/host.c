@@ -94,13 +94,13 @@ static __always_inline void take_lock(rqspinlock_t *lock)
 	 */
 	BUILD_BUG_ON(BATON_MAX_LOCKS > RES_NR_HELD);
 	if (unlikely(this_cpu_read(rqspinlock_held_locks.cnt) >= BATON_MAX_LOCKS)) {
-		say("a call may hold 31 locks at once");
+		say("a call may hold at most 31 locks at once");
 		baton_abandon(this_cpu_ptr(&baton_frame), BATON_FAULT_KIND_DEADLOCK);
 	}
 	err = res_spin_lock(lock);
 	if (unlikely(err)) {
 		say(err == -EDEADLK
-			    ? "the lock is held by this CPU already, or by one that waits for a lock of this CPU's"
+			    ? "this CPU already holds the lock, or its holder waits for a lock that this CPU holds"
 			    : "the lock was not released for 250 ms");
 		baton_abandon(this_cpu_ptr(&baton_frame), err == -EDEADLK
 								  ? BATON_FAULT_KIND_DEADLOCK
@@ -412,8 +412,9 @@ static void kicked(void *unused)
 }
 
 /*
- * Sends a kick, which a busy CPU ignores unless it preempts. smp_call_function_single_async()
- * leaves it to its callers that two CPUs do not use one kick_data at once.
+ * Sends a kick. Without `preempt`, a busy CPU ignores it. Callers of
+ * smp_call_function_single_async() must not let two CPUs use one csd at once, so `kick_sent` guards
+ * kick_data.
  */
 static void kick(int cpu, bool preempt)
 {
@@ -462,8 +463,8 @@ void baton_khost_kick(const struct baton_ctx *ctx)
 }
 
 /*
- * Makes a CPU dispatch that is idle, or, with `preempt`, any CPU. A CPU that is about to go idle
- * looks again, too: it takes the interrupt when it has. Any context except NMI.
+ * Makes an idle CPU dispatch, or, with `preempt`, any CPU. A CPU that is about to go idle takes the
+ * interrupt once it is idle, and then dispatches again. Any context except NMI.
  */
 void baton_kick_cpu(u32 cpu, bool preempt)
 {
@@ -530,8 +531,8 @@ static void begin_eviction(struct irq_work *work)
 }
 
 /*
- * Has the previous task enqueued if it stays runnable. Called in a dispatch; a CPU that is going
- * offline has none.
+ * Causes the previous task to be enqueued if it stays runnable. Called in a dispatch. A CPU that is
+ * going offline makes no dispatch.
  */
 void baton_khost_evict(void)
 {

@@ -299,7 +299,7 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 {
 	struct baton_ctx call;
 	u32 verdict, tries;
-	u16 vain = 0;
+	u16 empty = 0;
 
 	call.nr_kicks = 0;
 	call.slice = 0;
@@ -314,11 +314,11 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 			call.task = prev->scx.dsq_vtime;
 			call.runtime = prev->se.sum_exec_runtime;
 			call.flags =
-				vain |
+				empty |
 				(prev->scx.flags & SCX_TASK_QUEUED ? BATON_F_PREV_RUNNABLE : 0);
 		} else {
 			call.task = 0;
-			call.flags = vain;
+			call.flags = empty;
 		}
 		verdict = baton_dispatch(&call);
 		if (verdict == BATON_V_RUN) {
@@ -348,7 +348,7 @@ void BPF_PROG(baton_dispatch_cpu, s32 cpu, struct task_struct *prev)
 		if (verdict == BATON_V_FALLBACK || verdict == BATON_V_NOTHING)
 			break;
 		if (verdict == BATON_V_TURN)
-			vain = BATON_TURN_IS_VAIN;
+			empty = BATON_TURN_WAS_EMPTY;
 	}
 	if (tries == MAX_TRIES)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);

@@ -16,9 +16,9 @@
 
 /*
  * In the flags of a dispatch: the fallback had its turn and no task for this CPU (baton_core's
- * TURN_IS_VAIN).
+ * TURN_WAS_EMPTY).
  */
-#define BATON_TURN_IS_VAIN 0x8000
+#define BATON_TURN_WAS_EMPTY 0x8000
 
 /* Less frequent events, for the kfunc baton_event(). Each comment describes the argument `more`. */
 #define BATON_E_ATTACH 1	/* 1 if all normal tasks are Baton's */

@@ -91,7 +91,7 @@ impl NativeHost for Checker {
             return end(
                 &world,
                 BatonFaultKind::Deadlock,
-                "a call may hold 31 locks at once".into(),
+                "a call may hold at most 31 locks at once".into(),
             );
         }
         match world.take(key(word)) {

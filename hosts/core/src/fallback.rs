@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// A host sets this in the flags of the dispatch that follows a [`Verdict::Turn`] if the fallback
 /// had no task that may run there.
-pub const TURN_IS_VAIN: u16 = 1 << 15;
+pub const TURN_WAS_EMPTY: u16 = 1 << 15;
 
 /// The fallback gets one part in this many of a CPU's time while policies also want the CPU.
 const PARTS: u64 = 4;
@@ -107,12 +107,12 @@ impl<H: Host> Core<'_, H> {
 
     /// Is it the fallback's turn on this CPU, where policies may also want to run a task?
     pub(crate) fn is_fallbacks_turn(&self, cpu: &CpuState, ctx: &mut BatonCtx) -> bool {
-        let is_vain = ctx.flags & TURN_IS_VAIN != 0;
-        ctx.flags &= !TURN_IS_VAIN;
-        if is_vain {
+        let was_empty = ctx.flags & TURN_WAS_EMPTY != 0;
+        ctx.flags &= !TURN_WAS_EMPTY;
+        if was_empty {
             cpu.turn_ends.store(ctx.now, Relaxed);
         }
-        if is_vain || !self.has_fallback() || !self.takes_fallback(cpu) {
+        if was_empty || !self.has_fallback() || !self.takes_fallback(cpu) {
             return false;
         }
         if ctx.now < cpu.turn_ends.load(Relaxed) {

@@ -37,7 +37,7 @@ mod tell;
 
 pub use cpu::{CpuState, EVENTS_KEPT};
 pub use events::{Init, TaskFacts};
-pub use fallback::TURN_IS_VAIN;
+pub use fallback::TURN_WAS_EMPTY;
 pub use hints::Drained;
 pub use host::{Fault, Host};
 pub use partition::{Partition, FREE};

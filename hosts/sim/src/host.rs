@@ -486,7 +486,7 @@ impl NativeHost for Plain {
         let is_ours = !is_full && Self::try_lock(word);
         if !is_ours {
             let why = if is_full {
-                "a call may hold 31 locks at once"
+                "a call may hold at most 31 locks at once"
             } else {
                 "the lock is held by this CPU already"
             };

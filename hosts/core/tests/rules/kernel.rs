@@ -7,7 +7,7 @@ use crate::host::{self, TestCore};
 use baton_abi::{
     BatonCtx, BATON_F_PREV_RUNNABLE, BATON_F_RESTORE, BATON_F_WAKEUP, BATON_KICK_PREEMPT,
 };
-use baton_core::{Slot, TaskState, Verdict, TURN_IS_VAIN};
+use baton_core::{Slot, TaskState, Verdict, TURN_WAS_EMPTY};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -452,7 +452,7 @@ impl Kernel {
     /// scx_dispatch_sched(): true if the previous task must continue.
     fn dispatch(&mut self, cpu: i32, prev: Option<usize>, race: Race) -> bool {
         let state = self.core.cpu(cpu).unwrap();
-        let mut is_vain = false;
+        let mut was_empty = false;
         self.now += 3_000_000;
         for attempt in 0..TRIES {
             let mut ctx = BatonCtx {
@@ -468,7 +468,7 @@ impl Kernel {
                     0
                 };
             }
-            ctx.flags |= if is_vain { TURN_IS_VAIN } else { 0 };
+            ctx.flags |= if was_empty { TURN_WAS_EMPTY } else { 0 };
             let verdict = self.core.dispatch(cpu, state, &mut ctx);
             match verdict {
                 Verdict::Run => {
@@ -504,7 +504,7 @@ impl Kernel {
                     if verdict == Verdict::Fallback {
                         return false;
                     }
-                    is_vain = verdict == Verdict::Turn;
+                    was_empty = verdict == Verdict::Turn;
                 }
                 Verdict::Nothing => return false,
                 other => panic!("{other:?} of a dispatch"),

@@ -181,7 +181,7 @@ fn slots_run_out() {
          pick @0 => a.pick_next_task @0; run 2
          time 60000000
          pick @0 => turn
-         pick @0 vain => a.pick_next_task @0; run 3
+         pick @0 empty => a.pick_next_task @0; run 3
          disable 1 => a.task_departed 1; [outside]
          exit 1
          new 6

@@ -23,7 +23,7 @@ use baton_abi::{
     BATON_F_RESTORE, BATON_F_WAKEUP, BATON_METHOD_NAMES, BATON_PICK_KEEP, BATON_PICK_NONE,
     BATON_SELECT_DIRECT,
 };
-use baton_core::{Fault, PolicyEntry, Slot, Verdict, DEFAULT_SLICE, EVENTS_KEPT, TURN_IS_VAIN};
+use baton_core::{Fault, PolicyEntry, Slot, Verdict, DEFAULT_SLICE, EVENTS_KEPT, TURN_WAS_EMPTY};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex},
@@ -367,7 +367,7 @@ impl World {
                 } else {
                     0
                 };
-                ctx.flags |= if word(2) == "vain" { TURN_IS_VAIN } else { 0 };
+                ctx.flags |= if word(2) == "empty" { TURN_WAS_EMPTY } else { 0 };
                 let verdict = core.dispatch(cpu, here, &mut ctx);
                 self.say(self.verdict(verdict, &ctx));
             }

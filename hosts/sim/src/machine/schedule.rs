@@ -3,7 +3,7 @@
 //! passes while a task runs.
 
 use baton_abi::{BatonCtx, BATON_F_PREV_RUNNABLE};
-use baton_core::{Verdict, DEFAULT_SLICE, TURN_IS_VAIN};
+use baton_core::{Verdict, DEFAULT_SLICE, TURN_WAS_EMPTY};
 
 use super::{Machine, Place};
 use crate::queue::Next;
@@ -210,7 +210,7 @@ impl Machine<'_> {
     /// scx_dispatch_sched() and the shim's ops.dispatch. Returns the task to run, if there is one.
     /// `prev` is the task that ran there, and whether it can go on.
     fn dispatch(&mut self, cpu: u32, prev: Option<(u32, bool)>) -> Option<u32> {
-        let mut is_vain = false;
+        let mut was_empty = false;
         for attempt in 0..MAX_TRIES {
             let mut ctx = BatonCtx {
                 now: self.now,
@@ -220,7 +220,7 @@ impl Machine<'_> {
             if let Some((at, goes_on)) = prev {
                 ctx = self.ctx(at, cpu, if goes_on { BATON_F_PREV_RUNNABLE } else { 0 });
             }
-            ctx.flags |= if is_vain { TURN_IS_VAIN } else { 0 };
+            ctx.flags |= if was_empty { TURN_WAS_EMPTY } else { 0 };
             let here = self.enter(cpu);
             let verdict = self.core.dispatch((), here, &mut ctx);
             let found = match verdict {
@@ -245,7 +245,7 @@ impl Machine<'_> {
                 Verdict::Fallback | Verdict::Turn | Verdict::Rescue => {
                     let found = self.take_fallback(cpu);
                     if found.is_none() && verdict == Verdict::Turn {
-                        is_vain = true;
+                        was_empty = true;
                         self.settle(cpu, &ctx);
                         continue;
                     }
