@@ -218,7 +218,10 @@ fn lock_slowly(word: &AtomicU32) -> bool {
         );
     }
     if HELD.with(|held| held.count.get()) >= BATON_MAX_LOCKS {
-        return fail(BatonFaultKind::Deadlock, "a call may hold at most 31 locks at once");
+        return fail(
+            BatonFaultKind::Deadlock,
+            "a call may hold at most 31 locks at once",
+        );
     }
     let mut turns = 0_u32;
     let mut begun = None;

@@ -367,7 +367,11 @@ impl World {
                 } else {
                     0
                 };
-                ctx.flags |= if word(2) == "empty" { TURN_WAS_EMPTY } else { 0 };
+                ctx.flags |= if word(2) == "empty" {
+                    TURN_WAS_EMPTY
+                } else {
+                    0
+                };
                 let verdict = core.dispatch(cpu, here, &mut ctx);
                 self.say(self.verdict(verdict, &ctx));
             }
