@@ -180,6 +180,11 @@ impl Writer<'_> {
                     level => (level, level + 1),
                 };
                 let left = self.operand(a, left, scope);
+                // At the beginning of a statement, a block is one.
+                let left = match left.starts_with('{') {
+                    true => format!("({left})"),
+                    false => left,
+                };
                 let right = self.operand(b, right, scope);
                 format!("{left} {} {right}", operator.text())
             }
