@@ -132,7 +132,7 @@ const WRONG: &[(&str, &str, &str, &[&str])] = &[
     (ULE, "return first(system_cores() order lowest cload);", "return first(system_cores() order highest cload);", &["placement of new", "placement of unblock"]),
     (ULE, "if (c.cload == 0) return c;", "if (c.cload <= 1) return c;", &["placement of new", "placement of unblock"]),
     (CFS, "c = choose_woken(t.core, waker(), is_sync());", "c = waker();", &["placement of unblock"]),
-    // The core of a waker that does not sleep, or that has other threads; of a core that is not the waker's.
+    // The core of a waker that does not sleep, or that has other threads; a core of no waker.
     (CFS, "if (sleeps && count(caller) == 1)", "if (count(caller) == 1)", &["placement of unblock"]),
     (CFS, "if (sleeps && count(caller) == 1)", "if (sleeps && count(caller) <= 2)", &["placement of unblock"]),
     (CFS, "if (sleeps && count(caller) == 1)", "if (sleeps)", &["placement of unblock"]),
