@@ -371,7 +371,7 @@ mod tests {
         let expected = std::fs::read_to_string(&path).unwrap_or_default();
         assert_eq!(
             got, expected,
-            "{path} differs; if the new text is right: BATON_BLESS=1 cargo test -p baton-cli"
+            "{path} differs; if the new text is right: BATON_BLESS=1 cargo test -p baton-control"
         );
     }
 
