@@ -65,7 +65,7 @@ pub fn cases() -> Vec<Case> {
         ),
         case!(
             "upgrade: the queues are taken with a deadlock",
-            fails("take-deadlock", "the lock is held by this CPU")
+            fails("take-deadlock", "this CPU already holds the lock")
         ),
         case!(
             "upgrade: the queues are refused",
