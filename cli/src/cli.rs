@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::commands::agent::AgentCommand;
@@ -252,9 +252,19 @@ pub struct New {
     /// Name of the policy: a letter, then letters, digits and _.
     #[arg(value_parser = names::new_policy)]
     pub name: String,
+    /// Language of the policy.
+    #[arg(long, value_enum, default_value_t = Language::Rust)]
+    pub lang: Language,
     /// Parent directory: the policy is created in DIR/NAME.
     #[arg(long, default_value = ".")]
     pub dir: PathBuf,
+}
+
+/// A language for new policies.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    Rust,
+    C,
 }
 
 #[derive(Args, Debug)]

@@ -91,6 +91,11 @@ if [ -z "${CC:-}" ]; then
 	[ -z "$named" ] || command -v "${named##* }" >/dev/null || CC=gcc
 fi
 
+# The functions that an object defines.
+defined() {
+	nm --defined-only "$1" | awk '$2 ~ /^[tT]$/ { print $3 }' | sort -u
+}
+
 # If the kernel's headers have no vmlinux, modules are built without types (BTF). BPF needs these
 # types to find the core's functions.
 add_types() {
@@ -211,6 +216,10 @@ build_policy() {
 		rust_object "$dir/wrapper" "baton_module_$name" "$dir/policy_code.o_shipped" BATON_POLICY_OPS
 	fi
 	module "$dir" BATON_POLICY="$name" BATON_C="${sources[*]#./}" KBUILD_EXTRA_SYMBOLS="$core/Module.symvers"
+	# The kernel finds the functions for BPF programs by their names, and takes those of the newest module.
+	local taken
+	taken=$(comm -12 <(defined "$dir/baton_$name.ko") <(defined "$core/baton.ko") | grep '^baton_' | tr '\n' ' ' || :)
+	[ -z "$taken" ] || die "the policy $name has functions with names of the core's: ${taken}(rename them; user)"
 	copy "$dir/baton_$name.ko" "$out"
 }
 

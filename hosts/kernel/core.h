@@ -175,6 +175,10 @@ void baton_unmake(struct baton_place *place, const struct baton_version *version
 void baton_fault_clear(struct baton_place *place);
 void baton_fault_exit(void);
 
+/* moves.c */
+void baton_moves_forget(u32 policy);
+void baton_moves_exit(void);
+
 /* shim_calls.c */
 int baton_shim_init(void);
 extern u32 baton_attached;

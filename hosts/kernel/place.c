@@ -199,6 +199,7 @@ int baton_place_start(struct baton_start *arg)
 	if (!try_module_get(version->module))
 		return -ENOENT;
 	baton_fault_clear(place);
+	baton_moves_forget(baton_place_index(place));
 	strscpy(place->options, arg->options, sizeof(place->options));
 	err = baton_begin_create(place, &creation, place->options, arg->message);
 	if (err) {

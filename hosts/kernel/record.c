@@ -97,9 +97,10 @@ void baton_ring_next(struct baton_ring *head)
 	}
 }
 
-void baton_host_read(u64 value)
+u64 baton_host_read(u64 value)
 {
 	baton_record(read, value);
+	return value;
 }
 EXPORT_SYMBOL_GPL(baton_host_read);
 

@@ -80,8 +80,8 @@ build_rust() {
 }
 
 # The kernel headers that c/words.h replaces.
-KERNEL_HEADERS="linux/types.h linux/kernel.h linux/compiler.h linux/atomic.h linux/minmax.h linux/container_of.h linux/array_size.h \
-linux/overflow.h linux/string.h asm/rqspinlock.h"
+KERNEL_HEADERS="linux/types.h linux/kernel.h linux/cache.h linux/compiler.h linux/atomic.h linux/minmax.h linux/container_of.h \
+linux/array_size.h linux/limits.h linux/overflow.h linux/rbtree.h linux/string.h asm/rqspinlock.h"
 
 # Makes READ_ONCE() and WRITE_ONCE() scheduling points.
 volatile_atomics() {
@@ -104,7 +104,7 @@ build_c() {
 	# the checker's stories.
 	compile=("${CC:-gcc}" -std=gnu11 "$optimise" -g -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow
 		-fstack-clash-protection -fmacro-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter
-		-I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy")
+		-DBATON_POLICY_NAME="\"$name\"" -I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy")
 	if [ -n "$points" ]; then
 		"${compile[@]}" -r -nostdlib $(volatile_atomics) -fsanitize=thread -o "$dir/policy.o" "$policy"/*.c
 		sources=("$dir/policy.o" "$points")

@@ -34,9 +34,10 @@ u64 baton_host_random(void);
 
 /*
  * Reports a value that was read and that other CPUs change without a lock. Such a value is an input
- * of the policy, and a recording must hold it. Needed only while baton_recording is not 0.
+ * of the policy, and a recording must hold it. Needed only while baton_recording is not 0. Returns
+ * the value; in a replay, the recorded one.
  */
-void baton_host_read(u64 value);
+u64 baton_host_read(u64 value);
 extern u32 baton_recording;
 
 /* Calls the policy's `timer` on this CPU, once, ns from now. Replaces the timer armed before. */
@@ -58,9 +59,13 @@ bool baton_host_claim_idle(s32 cpu);
  */
 u32 baton_host_reply(u32 slot, u32 tag, const u64 *words);
 
-/* Ends the call and stops the policy, with a report of the location and the message. */
-void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message,
-				 size_t message_len);
+/*
+ * Ends the call and stops the policy, with a report of the location and the message. It does not
+ * return, which is not declared: the kernel's objtool has a list of such functions, and warns of
+ * any other.
+ */
+void baton_host_panic(const char *file, size_t file_len, u32 line, const char *message,
+		      size_t message_len);
 
 /* Calls baton_host_panic() unless the condition holds. */
 #define baton_assert(condition)                                                            \
@@ -71,7 +76,27 @@ void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, co
 					 sizeof("it does not hold that " #condition) - 1); \
 	} while (0)
 
-/* For the glue of policies in Rust: reports that a Schedulable was dropped. */
+/*
+ * A word of the policy's for the call under way on this CPU. It is kept while the call waits for a
+ * lock, and lost when the call ends.
+ */
+#ifdef __KERNEL__
+DECLARE_PER_CPU(void *, baton_call_word);	/* of the policy's module */
+#define baton_host_get_call() this_cpu_read(baton_call_word)
+#define baton_host_set_call(word) this_cpu_write(baton_call_word, word)
+#else
+void *baton_host_get_call(void);
+void baton_host_set_call(void *word);
+#endif
+
+/*
+ * For events.h: reports a change of a thread's state that was refused, with the line of the
+ * policy's source (0 if there is none) and the reason. `pid` is the thread's.
+ */
+void baton_host_refused(u32 pid, const char *handler, const char *from, const char *to, u32 line,
+			const char *why);
+
+/* For the glue of policies in Rust and events.h: reports that a token was lost. */
 void baton_host_token_dropped(u64 token);
 
 #endif

@@ -104,10 +104,10 @@ pub fn wrong_lines(files: &[File]) -> Vec<String> {
     wrong
 }
 
-/// The text of a header line; empty for any other line.
+/// The text of a header line; empty for any other line, such as the end of a comment in C.
 fn comment(line: &str) -> &str {
     line.strip_prefix("//!")
-        .or(line.strip_prefix(" *"))
+        .or(line.strip_prefix(" *").filter(|text| *text != "/"))
         .unwrap_or("")
         .trim_start()
 }

@@ -361,8 +361,10 @@ impl World {
         self.fail_waiting(Property::BoundedWait, task, what);
     }
 
-    /// All CPUs ask for tasks until none of them gets one. Each task that runs goes to sleep.
+    /// All CPUs ask for tasks until none of them gets one twice: a CPU that found nothing may have
+    /// made another one give it a task. Each task that runs goes to sleep.
     fn ask_all(&self) {
+        let mut vain = 0;
         for _ in 0..ASKS {
             let ran = Cell::new(false);
             self.on_each(|cpu| {
@@ -375,7 +377,9 @@ impl World {
                 ran.set(ran.get() || cpu.current.get().is_some());
             });
             self.settle_agent();
-            if !ran.get() && self.cpus.iter().all(|cpu| cpu.current.get().is_none()) {
+            let is_vain = !ran.get() && self.cpus.iter().all(|cpu| cpu.current.get().is_none());
+            vain = if is_vain { vain + 1 } else { 0 };
+            if vain == 2 {
                 return;
             }
         }

@@ -94,7 +94,8 @@ pub enum Property {
     /// No task is in two places.
     OnePlace,
     /// Answers are correct: the policy returns a `Schedulable` when the host asks for it, and does
-    /// not repeat a refused answer again and again.
+    /// not repeat a refused answer again and again. No change of a thread's state is refused to a
+    /// policy in C.
     Discipline,
     /// No CPU idles while a task waits that could run there, for longer than a number of ticks
     /// after the last wakeup (Ipanema's work conservation, in its concurrent form).

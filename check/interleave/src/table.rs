@@ -6,8 +6,9 @@ use crate::apart::{check_stack, InHost};
 use crate::locks::Key;
 use crate::story::Kind;
 use crate::world::{try_world, World};
+use crate::Property;
 use baton_abi::{BatonFaultKind, BatonReplyAnswer, BATON_MAX_LOCKS};
-use baton_native::{give_up, Crash, NativeHost, Panic, Table};
+use baton_native::{give_up, Crash, NativeHost, Panic, Table, WrongMove};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
@@ -133,6 +134,14 @@ impl NativeHost for Checker {
         }
         me.abandoning.set(true);
         false
+    }
+
+    /// The kernel counts and logs such a change; here it is a finding.
+    fn refused(wrong: WrongMove) {
+        let Some(world) = inside() else { return };
+        if !world.is_left_out(Property::Discipline) {
+            world.fail(Property::Discipline, || wrong.to_string(), None);
+        }
     }
 
     fn panicked(panic: Panic) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton new`: a policy that builds, copied from policies/template.
+//! `baton new`: a policy that builds, copied from policies/template or, in C, policies/fifo-c.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::print;
-use crate::cli::New;
+use crate::cli::{Language, New};
 use baton_control::error::{Error, Result};
 
 pub fn new(args: &New) -> Result<ExitCode> {
@@ -15,12 +15,27 @@ pub fn new(args: &New) -> Result<ExitCode> {
         .map_err(|e| Error::file(format!("looking for {}", args.dir.display()), &e))?;
     let dir = parent.join(name);
     fs::create_dir(&dir).map_err(|e| Error::file(format!("making {}", dir.display()), &e))?;
-    let template = source.join("policies/template");
-    copy(&template, &dir, name)?;
-    let api = path_to(&dir, &source.join("policy/api"), &source);
-    write(&dir.join("Cargo.toml"), &manifest(name, &api))?;
+    let (file, how) = match args.lang {
+        Language::Rust => {
+            copy(&source.join("policies/template"), &dir, name)?;
+            let api = path_to(&dir, &source.join("policy/api"), &source);
+            write(&dir.join("Cargo.toml"), &manifest(name, &api))?;
+            (String::new(), "src/lib.rs says how it works")
+        }
+        Language::C => {
+            let template = source.join("policies/fifo-c/fifo-c.c");
+            let text = fs::read_to_string(&template)
+                .map_err(|e| Error::file(format!("reading {}", template.display()), &e))?;
+            write(&dir.join(format!("{name}.c")), &renamed_c(&text, name))?;
+            (format!("{name}.c"), "docs/c.md says how it works")
+        }
+    };
     let shown = args.dir.join(name);
     let shown = shown.strip_prefix(".").unwrap_or(&shown);
+    let in_ = match args.lang {
+        Language::Rust => shown.to_path_buf(),
+        Language::C => shown.join(file),
+    };
     // Such a policy can be found by its name only from the directory that contains it.
     let policy = if args.dir == Path::new(".") {
         name.clone()
@@ -28,14 +43,31 @@ pub fn new(args: &New) -> Result<ExitCode> {
         shown.display().to_string()
     };
     print(format!(
-        "The policy {name} is in {}; src/lib.rs says how it works.\n\n\
+        "The policy {name} is in {}; {how}.\n\n\
          build it:       baton build {policy}\n\
          try it out:     baton vm run -p {policy} -- hackbench\n\
          and here:       baton run -p {name} -- hackbench       (where `baton doctor` says that \
          this kernel can)\n",
-        shown.display()
+        in_.display()
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Replaces the name of `fifo_c`, also in the names of its functions, and leaves out the remark that
+/// compares it with another policy.
+fn renamed_c(text: &str, name: &str) -> String {
+    let text = match (
+        text.find(" *\n * These are the rules of"),
+        text.find("\n */\n"),
+    ) {
+        (Some(remark), Some(end)) => format!("{}{}", text[..remark].trim_end(), &text[end..]),
+        _ => text.to_owned(),
+    };
+    // The names of types and functions, and `fifo_c` itself.
+    let text = text.replace("fifo_core", "fifo_CORE");
+    text.replace("fifo_c", name)
+        .replace("fifo_CORE", &format!("{name}_core"))
+        .replace("fifo_", &format!("{name}_"))
 }
 
 /// The manifest of a package that belongs to no workspace, wherever it is.
@@ -133,6 +165,25 @@ mod tests {
     }
 
     #[test]
+    fn a_new_policy_in_c_is_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = New {
+            name: "mine".into(),
+            lang: Language::C,
+            dir: dir.path().to_path_buf(),
+        };
+        new(&args).unwrap();
+        let policy = baton_build::Policy::find(dir.path().join("mine").to_str().unwrap()).unwrap();
+        assert_eq!(policy.name, "mine");
+        let source = fs::read_to_string(policy.dir.join("mine.c")).unwrap();
+        assert!(source.contains("BATON_POLICY(mine);"), "{source}");
+        assert!(source.contains("static void mine_schedule("), "{source}");
+        assert!(source.contains("struct mine_core {"), "{source}");
+        assert!(!source.contains("fifo_"), "{source}");
+        assert!(!source.contains("These are the rules"), "{source}");
+    }
+
+    #[test]
     fn the_api_is_found_from_where_the_policy_is() {
         let check = |from: &str, expected: &str| {
             let path = path_to(
@@ -151,6 +202,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let args = New {
             name: "mine".into(),
+            lang: Language::Rust,
             dir: dir.path().to_path_buf(),
         };
         assert_eq!(

@@ -23,22 +23,35 @@ extern const struct baton_policy BATON_POLICY_OPS;
 
 struct block {
 	struct block *next, **link;
-	struct instance *owner;
+	struct pool *owner;
 	void *base;		/* what malloc gave */
 	size_t size;
 };
 
-/* An instance made by `create`, with its memory. */
-struct instance {
-	void *policy;
+/* The memory that instances share which have taken a state over from each other. */
+struct pool {
 	struct block *blocks;
 	size_t used;
+	size_t users;		/* instances, and states on their way from one to another */
+};
+
+/* An instance made by `create` or `reregister_init`. */
+struct instance {
+	void *policy;
+	struct pool *pool;
 	bool was_abandoned;
+};
+
+/* A state on its way to another instance, which may be of another copy of this file. */
+struct handed {
+	void *state;
+	struct pool *pool;
 };
 
 /* A call under way. */
 struct frame {
 	void *way_out[5];
+	void *word;		/* of the policy's: baton_host_get_call() */
 	struct instance *instance;
 	bool may_be_large;
 };
@@ -94,9 +107,34 @@ u64 baton_host_random(void)
 /* Every host in user space needs this: the checker may switch to another CPU here. */
 u32 baton_recording = 1;
 
-void baton_host_read(u64 value)
+u64 baton_host_read(u64 value)
 {
-	(void)ASK(table->read(value));
+	return ASK(table->read(value));
+}
+
+void *baton_host_get_call(void)
+{
+	return frame->word;
+}
+
+void baton_host_set_call(void *word)
+{
+	frame->word = word;
+}
+
+void baton_host_refused(u32 pid, const char *handler, const char *from, const char *to, u32 line,
+			const char *why)
+{
+	struct frame *mine = frame;
+
+	table->refused(pid, handler, from, to, line, why);
+	frame = mine;
+}
+
+void baton_host_token_dropped(u64 token)
+{
+	if (!ASK(table->token_dropped(token)))
+		baton_abandon();
 }
 
 void baton_host_arm_timer(u64 after_ns)
@@ -169,7 +207,7 @@ static noinline void need_stack(void)
 
 void *baton_host_alloc(size_t size, size_t align)
 {
-	struct instance *owner = frame->instance;
+	struct pool *owner = frame->instance->pool;
 	struct block *block;
 	size_t total;
 	char *base;
@@ -186,7 +224,11 @@ void *baton_host_alloc(size_t size, size_t align)
 	/* The block header lies before the memory that is returned, which is aligned. */
 	block = (struct block *)(((uintptr_t)base + sizeof(*block) + align - 1) / align * align) -
 		1;
-	*block = (struct block){ .next = owner->blocks, .link = &owner->blocks, .owner = owner, .base = base, .size = total };
+	*block = (struct block){ .next = owner->blocks,
+				 .link = &owner->blocks,
+				 .owner = owner,
+				 .base = base,
+				 .size = total };
 	if (block->next)
 		block->next->link = &block->next;
 	owner->blocks = block;
@@ -209,10 +251,18 @@ void baton_host_free(void *at)
 	free(block->base);
 }
 
+static void leave_pool(struct pool *pool)
+{
+	if (--pool->users)
+		return;
+	while (pool->blocks)
+		baton_host_free(pool->blocks + 1);
+	free(pool);
+}
+
 static void free_instance(struct instance *instance)
 {
-	while (instance->blocks)
-		baton_host_free(instance->blocks + 1);
+	leave_pool(instance->pool);
 	free(instance);
 }
 
@@ -221,6 +271,18 @@ static enum baton_refusal refusal(u64 number)
 	return number >= BATON_REFUSAL_STALE && number <= BATON_REFUSAL_NOTHING_TO_KEEP
 		       ? number
 		       : BATON_REFUSAL_NOTHING_TO_KEEP;
+}
+
+/* Returns NULL if there is no state, or no memory. */
+static struct handed *hand_on(struct pool *pool, void *state)
+{
+	struct handed *handed = state ? malloc(sizeof(*handed)) : NULL;
+
+	if (!handed)
+		return NULL;
+	*handed = (struct handed){ .state = state, .pool = pool };
+	pool->users++;
+	return handed;
 }
 
 /* An absent function answers 0, and so does one without a result. */
@@ -248,12 +310,18 @@ static u64 dispatch(enum baton_method method, struct instance *instance, struct 
 	case BATON_METHOD_DESTROY:
 		ops->destroy(this);
 		return 0;
+	case BATON_METHOD_REREGISTER_PREPARE:
+		return (u64)hand_on(instance->pool, ops->reregister_prepare(this));
+	case BATON_METHOD_REREGISTER_INIT:
+		instance->policy = ops->reregister_init((const struct baton_env *)a,
+							((struct handed *)b)->state);
+		return instance->policy ? (u64)instance : 0;
+	case BATON_METHOD_REREGISTER_DROP:
+		ops->reregister_drop(((struct handed *)a)->state);
+		return 0;
 	BATON_CALLS(GIVES, DOES, a, b)
 	default:
-		/*
-		 * Upgrades. baton_native::Policy::make_from refuses them, as memory belongs to one
-		 * instance here.
-		 */
+		/* A policy in C converts and saves no states. */
 		return 0;
 	}
 }
@@ -274,6 +342,7 @@ static noinline u64 guarded(enum baton_method method, struct instance *instance,
 static u64 call(enum baton_method method, struct instance *instance, struct baton_ctx *ctx, u64 a,
 		u64 b)
 {
+	struct handed *handed = NULL;
 	u64 answer;
 
 	if (method == BATON_METHOD_DESTROY) {
@@ -281,16 +350,29 @@ static u64 call(enum baton_method method, struct instance *instance, struct bato
 		free_instance(instance);
 		return answer;
 	}
-	if (method == BATON_METHOD_CREATE) {
+	if (method == BATON_METHOD_REREGISTER_INIT)
+		handed = (struct handed *)b;
+	if (method == BATON_METHOD_REREGISTER_DROP)
+		handed = (struct handed *)a;
+	if (method == BATON_METHOD_CREATE || handed) {
 		instance = calloc(1, sizeof(*instance));
 		if (!instance)
 			return BATON_ABORTED;
+		instance->pool = handed ? handed->pool : calloc(1, sizeof(*instance->pool));
+		if (!instance->pool) {
+			free(instance);
+			return BATON_ABORTED;
+		}
+		/* An instance takes over the share of the state. */
+		if (!handed)
+			instance->pool->users = 1;
 	}
 	answer = guarded(method, instance, ctx, a, b);
 	if (answer == BATON_ABORTED)
 		instance->was_abandoned = true;
-	if (method == BATON_METHOD_CREATE && answer != (u64)instance)
+	if ((method == BATON_METHOD_CREATE || handed) && answer != (u64)instance)
 		free_instance(instance);
+	free(handed);
 	return answer;
 }
 

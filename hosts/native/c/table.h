@@ -53,6 +53,14 @@ struct table {
 	bool (*has_memory)(void);
 	// Replies to a task, with six words. Returns a `BatonReplyAnswer`.
 	uint32_t (*reply)(uint32_t slot, uint32_t tag, const uint64_t (*words)[6]);
+	// Reports a change of a thread's state that was refused (policy/c/events.h). The texts are
+	// UTF-8, NUL-terminated, and valid during the call. `line` is 0 if none is known.
+	void (*refused)(uint32_t pid,
+			const char *handler,
+			const char *from,
+			const char *to,
+			uint32_t line,
+			const char *why);
 	// Announces the use of one of the policy's own atomics. Only a policy that was built for the
 	// checker calls this.
 	void (*atomic)(void);

@@ -22,11 +22,18 @@ typedef int16_t s16;
 typedef int32_t s32;
 typedef int64_t s64;
 
+/* linux/limits.h */
+#define U32_MAX UINT32_MAX
+#define U64_MAX UINT64_MAX
+
 /* linux/compiler.h */
 #define __aligned(bytes) __attribute__((aligned(bytes)))
 #define __maybe_unused __attribute__((unused))
+#define __ro_after_init
 #define __noreturn __attribute__((noreturn))
 #define noinline __attribute__((noinline))
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline))
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 #define READ_ONCE(place) (*(const volatile __typeof__(place) *)&(place))
@@ -107,17 +114,14 @@ static inline size_t size_mul(size_t a, size_t b)
 /* linux/string.h */
 static inline long strscpy(char *to, const char *from, size_t size)
 {
-	size_t length = strnlen(from, size);
+	size_t i;
 
-	if (length == size) {
-		if (!size)
-			return -7;	/* -E2BIG */
-		memcpy(to, from, size - 1);
+	for (i = 0; i < size; i++)
+		if (!(to[i] = from[i]))
+			return (long)i;
+	if (size)
 		to[size - 1] = 0;
-		return -7;
-	}
-	memcpy(to, from, length + 1);
-	return (long)length;
+	return -7;	/* -E2BIG */
 }
 
 /* asm/rqspinlock.h: the host keeps all of a lock's state but for this word */
@@ -125,5 +129,7 @@ typedef struct {
 	u32 word;
 } rqspinlock_t;
 #define raw_res_spin_lock_init(lock) ((lock)->word = 0)
+
+#include "rbtree.h"
 
 #endif

@@ -19,7 +19,7 @@ use baton_abi::{
 };
 
 pub use baton_native_glue::{module, NativePolicy};
-pub use baton_seam::host::{NativeHost, Panic, Table};
+pub use baton_seam::host::{NativeHost, Panic, Table, WrongMove};
 pub use recorded::{Lane, Recorded, Recording};
 pub use trap::{contained, cpu_time_of, end_endless, give_up, Crash};
 
@@ -142,11 +142,6 @@ impl Policy {
             half_taken: false,
         };
         let (old, new) = (from.policy.ops(), self.ops());
-        if old.language != 0 || new.language != 0 {
-            return Err(refused(
-                "in user space, a policy in C cannot take another's place, nor another its".into(),
-            ));
-        }
         let converts =
             new.reregister_convert.is_some() && new.older == old.state && new.state != old.state;
         if old.reregister_prepare.is_none()

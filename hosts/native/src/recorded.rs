@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicU32;
 
 use baton_abi::{BatonFaultKind, BatonHint};
-use baton_seam::host::{NativeHost, Panic};
+use baton_seam::host::{NativeHost, Panic, WrongMove};
 use baton_trace::{Event, Question, Recorder, BLOCK_SIZE};
 
 /// A host whose answers are recorded. Outside of calls, and in one that is being abandoned, nothing
@@ -35,6 +35,10 @@ impl<H: Recording> NativeHost for Recorded<H> {
 
     fn panicked(panic: Panic) {
         H::panicked(panic);
+    }
+
+    fn refused(wrong: WrongMove) {
+        H::refused(wrong);
     }
 
     fn lock(word: &AtomicU32) -> bool {

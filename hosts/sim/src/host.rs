@@ -16,7 +16,7 @@ use baton_abi::{
 };
 use baton_core::{Core, CpuState, Fault, Host, PolicyEntry, Slot};
 use baton_enclave::Enclave;
-use baton_native::{Crash, Instance, NativeHost, Panic, Policy, Table};
+use baton_native::{Crash, Instance, NativeHost, Panic, Policy, Table, WrongMove};
 
 use crate::agent;
 use crate::fault::{self, LastWords};
@@ -86,6 +86,9 @@ pub(crate) struct SimHost {
     /// Addresses of the locks that the call holds, the newest last.
     held: RefCell<Vec<usize>>,
     words: RefCell<LastWords>,
+    /// Refused changes of threads' states, each once for a place in the policy's source, with how
+    /// often it occurred.
+    pub wrong_moves: RefCell<Vec<(WrongMove, u64)>>,
     /// The recording, if calls are recorded.
     pub tape: RefCell<Option<Tape>>,
     is_recorded: bool,
@@ -129,6 +132,7 @@ impl SimHost {
             taking_over: Cell::new(false),
             held: RefCell::default(),
             words: RefCell::default(),
+            wrong_moves: RefCell::default(),
             is_recorded: tape.is_some(),
             checkpoint_every,
             tape: RefCell::new(tape),
@@ -535,6 +539,27 @@ impl NativeHost for Plain {
             // Outside of calls, only a policy that ends drops its tokens.
             host.calling.get().is_none() || !core.dropped(token, cpu)
         })
+    }
+
+    fn refused(wrong: WrongMove) {
+        with(|_, host| {
+            let mut known = host.wrong_moves.borrow_mut();
+            let same = |old: &&mut (WrongMove, u64)| {
+                let old = &old.0;
+                (old.line, &old.handler, &old.from, &old.to, &old.why)
+                    == (
+                        wrong.line,
+                        &wrong.handler,
+                        &wrong.from,
+                        &wrong.to,
+                        &wrong.why,
+                    )
+            };
+            match known.iter_mut().find(same) {
+                Some((_, times)) => *times += 1,
+                None => known.push((wrong, 1)),
+            }
+        });
     }
 
     fn panicked(panic: Panic) {

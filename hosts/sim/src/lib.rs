@@ -400,6 +400,7 @@ fn play<'m>(core: &'m Core<'m, SimHost>, mut machine: Machine<'m>) -> Result<Out
             .iter()
             .map(|entry| entry.refusals.load(Relaxed))
             .sum(),
+        wrong_moves: core.host().wrong_moves.take(),
         faults,
     })
 }

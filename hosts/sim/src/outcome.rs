@@ -2,6 +2,7 @@
 //! The outcome of a run, and its report.
 
 use baton_abi::BatonFault;
+use baton_native::WrongMove;
 
 use crate::report::{CpuTotals, Fairness, GroupReport, Histogram, Migrations, Run, VERSION};
 use crate::stats::{GroupStats, Stats};
@@ -16,6 +17,9 @@ pub struct Outcome {
     pub calls: u64,
     /// The number of refused answers of policies.
     pub refusals: u64,
+    /// The refused changes of threads' states, each once for a place in the policy's source, with
+    /// how often it occurred.
+    pub wrong_moves: Vec<(WrongMove, u64)>,
     /// The fault that ended the run. There is more than one if several occurred at the same moment.
     pub faults: Vec<BatonFault>,
 }

@@ -2,6 +2,7 @@
 //! Searches for an idle CPU: their results, the order, and the number of queries.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::c_char;
 use std::sync::atomic::AtomicU32;
 
 use baton::{Cpu, Ctx, Kicks, Place, Topology, Wake, FAR_CPUS};
@@ -36,6 +37,16 @@ extern "C" fn dropped(_: u64) -> bool {
 }
 
 extern "C" fn panicked(_: *const u8, _: usize, _: u32, _: *const u8, _: usize) {}
+
+extern "C" fn refused(
+    _: u32,
+    _: *const c_char,
+    _: *const c_char,
+    _: *const c_char,
+    _: u32,
+    _: *const c_char,
+) {
+}
 
 extern "C" fn number() -> u64 {
     0
@@ -83,6 +94,7 @@ static HOST: Table = Table {
     claim_idle: of_cpu,
     has_memory,
     reply: replies,
+    refused,
     atomic: None,
 };
 

@@ -15,7 +15,7 @@ mod c {
         pub fn baton_host_token_dropped(token: u64);
         pub fn baton_host_now() -> u64;
         pub fn baton_host_random() -> u64;
-        pub fn baton_host_read(value: u64);
+        pub fn baton_host_read(value: u64) -> u64;
         pub static baton_recording: AtomicU32;
         pub fn baton_host_arm_timer(after_ns: u64);
         pub fn baton_host_cancel_timer();

@@ -6,6 +6,8 @@
 //! library. The functions are therefore C functions, nothing unwinds through them, and a call that
 //! is to be abandoned is unwound on this side ([`abandon`]).
 
+use core::ffi::c_char;
+use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::{boxed::Box, cell::Cell, panic, ptr, string::String, thread};
 
@@ -57,6 +59,16 @@ pub struct Table {
     pub has_memory: extern "C" fn() -> bool,
     /// Replies to a task, with six words. Returns a `BatonReplyAnswer`.
     pub reply: extern "C" fn(slot: u32, tag: u32, words: *const [u64; 6]) -> u32,
+    /// Reports a change of a thread's state that was refused (policy/c/events.h). The texts are
+    /// UTF-8, NUL-terminated, and valid during the call. `line` is 0 if none is known.
+    pub refused: extern "C" fn(
+        pid: u32,
+        handler: *const c_char,
+        from: *const c_char,
+        to: *const c_char,
+        line: u32,
+        why: *const c_char,
+    ),
     /// Announces the use of one of the policy's own atomics. Only a policy that was built for the
     /// checker calls this.
     pub atomic: Option<extern "C" fn()>,
@@ -286,6 +298,38 @@ impl Panic {
     }
 }
 
+/// A change of a thread's state that a policy in C wanted and that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongMove {
+    pub pid: u32,
+    /// The policy's handler.
+    pub handler: String,
+    /// Names of states.
+    pub from: String,
+    pub to: String,
+    /// Of the policy's source; 0 if none is known.
+    pub line: u32,
+    pub why: String,
+}
+
+impl fmt::Display for WrongMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            pid,
+            handler,
+            from,
+            to,
+            line,
+            why,
+        } = self;
+        write!(f, "{handler}: thread {pid}, {from} to {to}")?;
+        if *line != 0 {
+            write!(f, ", line {line}")?;
+        }
+        write!(f, ": {why}")
+    }
+}
+
 /// A host of policies in user space, as safe functions. [`Table::of`] creates its table. The
 /// functions have no `self`, as the policy calls C functions; an implementation finds the current
 /// call by the thread. The fields of [`Table`] document the functions.
@@ -316,6 +360,9 @@ pub trait NativeHost {
     }
     /// Returns a `BatonReplyAnswer`.
     fn reply(slot: u32, tag: u32, words: [u64; 6]) -> u32;
+    fn refused(wrong: WrongMove) {
+        let _ = wrong;
+    }
     fn atomic() {}
 }
 
@@ -340,6 +387,7 @@ impl Table {
             claim_idle: from_c::claim_idle::<H>,
             has_memory: from_c::has_memory::<H>,
             reply: from_c::reply::<H>,
+            refused: from_c::refused::<H>,
             atomic: match H::SEES_ATOMICS {
                 true => Some(from_c::atomic::<H>),
                 false => None,
@@ -350,7 +398,8 @@ impl Table {
 
 /// The C functions of a table, which call those of a host. All pointers are handled here.
 mod from_c {
-    use super::{AtomicU32, NativeHost, Panic, String};
+    use super::{c_char, AtomicU32, NativeHost, Panic, String, WrongMove};
+    use core::ffi::CStr;
 
     macro_rules! plain {
         ($($name:ident($($argument:ident: $type:ty),*) $(-> $answer:ty)?;)*) => {
@@ -404,6 +453,30 @@ mod from_c {
             file: text(file, file_len),
             line,
             message: text(message, message_len),
+        });
+    }
+
+    pub extern "C" fn refused<H: NativeHost>(
+        pid: u32,
+        handler: *const c_char,
+        from: *const c_char,
+        to: *const c_char,
+        line: u32,
+        why: *const c_char,
+    ) {
+        let text = |at: *const c_char| {
+            // SAFETY: Host-call. The policy's side gives terminated texts that live during the
+            // call.
+            let text = unsafe { CStr::from_ptr(at) };
+            text.to_string_lossy().into_owned()
+        };
+        H::refused(WrongMove {
+            pid,
+            handler: text(handler),
+            from: text(from),
+            to: text(to),
+            line,
+            why: text(why),
         });
     }
 

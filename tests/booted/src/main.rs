@@ -34,6 +34,7 @@ mod cores;
 mod crowd;
 mod deadlines;
 mod enclaves;
+mod events;
 mod flight;
 mod grants;
 mod held;
@@ -70,13 +71,16 @@ struct Case {
     run: Box<dyn Fn() -> Result<(), String>>,
 }
 
+/// The policies in C.
+const IN_C: [&str; 5] = ["fifo_c", "global_fifo", "cfs_c", "central_c", "rusty_c"];
+
 /// The policies that run tasks as they are: all in Rust whose module has the policy's name, unlike
-/// the versions of `relay`, and the one in C.
+/// the versions of `relay`, and those in C.
 fn policies() -> impl Iterator<Item = &'static str> {
     let rust = baton_linked::POLICIES
         .iter()
         .filter(|linked| linked.sound && (linked.policy)().name() == linked.name);
-    rust.map(|linked| linked.name).chain(["fifo_c"])
+    rust.map(|linked| linked.name).chain(IN_C)
 }
 
 /// A case for each policy.
@@ -209,6 +213,7 @@ fn main() -> ExitCode {
         ("life", "2", cases::cases()),
         ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
+        ("events", "2", events::cases()),
         ("killed", "2", killed::cases()),
         ("crowd", "2", crowd::cases()),
         (

@@ -4,7 +4,7 @@
 use crate::{
     hints, policies,
     tool::{baton, baton_fails, check, is_well, run, stress, Load},
-    Case,
+    Case, IN_C,
 };
 use baton_native::Policy;
 use baton_replay::{replay, End, Options};
@@ -238,8 +238,8 @@ fn of_each() -> Result<(), String> {
         t: hints::this_thread(),
         within: i64::MAX,
     };
-    // There is no Rust to replay for the policy in C.
-    let policies = policies().filter(|policy| !["arbiter", "fifo_c"].contains(policy));
+    // There is no Rust to replay for a policy in C.
+    let policies = policies().filter(|policy| *policy != "arbiter" && !IN_C.contains(policy));
     for name in policies {
         let policy = (baton_linked::find(name).policy)();
         let says: Option<Says> = match name {

@@ -214,6 +214,11 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
             code = ExitCode::FAILURE;
         }
     }
+    for done in &done {
+        for wrong in &done.wrong_moves {
+            eprintln!("baton: {}: {wrong}", done.run.policy);
+        }
+    }
     for fault in done.iter().flat_map(|done| &done.faults) {
         eprint!("\n{}", baton_control::report::simulated_fault(fault));
         code = ExitCode::from(exit_code(fault));

@@ -43,6 +43,9 @@ pub struct Job {
 pub struct Done {
     pub run: Run,
     pub faults: Vec<Fault>,
+    /// The refused changes of threads' states, of a policy in C: a line for each place in its
+    /// source.
+    pub wrong_moves: Vec<String>,
 }
 
 /// The file of a trace.
@@ -345,6 +348,11 @@ pub fn done(config: &Config, outcome: &Outcome, names: Names, timeline: Option<C
     });
     Done {
         run: outcome.report(config, names, lines.collect(), timeline),
+        wrong_moves: outcome
+            .wrong_moves
+            .iter()
+            .map(|(wrong, times)| format!("{wrong} (refused {times} times)"))
+            .collect(),
         faults,
     }
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Policies in C by events (policy/c/events.h): upgrades, and mistakes that are refused.
+
+use crate::{
+    tool::{baton, check, hackbench, is_well, must, stress, Load},
+    Case, IN_C,
+};
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case {
+            name: "events: policies in C are replaced under load".into(),
+            run: Box::new(replaced),
+        },
+        Case {
+            name: "events: wrong changes of states are refused, and logged".into(),
+            run: Box::new(refused),
+        },
+        Case {
+            name: "events: what would lose a thread, or misuses a lock".into(),
+            run: Box::new(stopped),
+        },
+    ]
+}
+
+/// Each takes the state of another copy of itself over, and no CPU is held.
+fn replaced() -> Result<(), String> {
+    for name in IN_C {
+        baton(&["load", name, "--all"])?;
+        let load = Load::hackbench(2, 200)?;
+        for command in ["upgrade", "upgrade", "rollback"] {
+            let said = baton(&[command, name])?;
+            check(said.contains("no CPU was held"), || {
+                format!("{command} {name}: {said}")
+            })?;
+        }
+        load.end()?;
+        is_well(name)?;
+        baton(&["unload", name])?;
+    }
+    Ok(())
+}
+
+/// `wrong_c` wants each change of a state where it is not legal, and panics if one is accepted.
+fn refused() -> Result<(), String> {
+    baton(&["load", "wrong_c", "--all"])?;
+    hackbench(2, 20)?;
+    stress(&[
+        "--cpu",
+        "3",
+        "--fork",
+        "1",
+        "--affinity",
+        "1",
+        "--nice",
+        "1",
+        "--yield",
+        "1",
+        "--timeout",
+        "1s",
+    ])?;
+    is_well("wrong_c")?;
+    let log = must("dmesg", &[])?;
+    for (handler, change) in [
+        ("new_place", "NEW to RUNNING"),
+        ("unblock_prepare", "BLOCKED to READY"),
+        ("schedule", "READY to BLOCKED"),
+    ] {
+        let is_named = |line: &str| {
+            line.contains(&format!("policy wrong_c, {handler}:")) && line.contains(change)
+        };
+        check(log.lines().any(is_named), || {
+            format!("{handler}, {change} is not in the log")
+        })?;
+    }
+    baton(&["unload", "wrong_c"]).map(|_| ())
+}
+
+/// The policy is stopped, with the reason, and the tasks go on.
+fn stopped() -> Result<(), String> {
+    for (option, reason) in [
+        ("lost", "lost task"),
+        ("moving", "lost task"),
+        ("lock", "deadlock"),
+        ("order", "deadlock"),
+        ("held", "deadlock"),
+    ] {
+        baton(&[
+            "load",
+            "wrong_c",
+            "--all",
+            "--options",
+            &format!("wrong={option}"),
+        ])?;
+        // Its handlers for yields and for balancing.
+        stress(&["--cpu", "4", "--yield", "1", "--timeout", "1s"])?;
+        let said = baton(&["status"])?;
+        check(
+            said.contains("FAULT of policy wrong_c") && said.contains(reason),
+            || format!("wrong={option}: {reason} is not in: {said}"),
+        )?;
+        hackbench(1, 5)?;
+        baton(&["unload", "wrong_c"])?;
+    }
+    Ok(())
+}
