@@ -103,7 +103,7 @@ build_c() {
 	# Unaligned access, aliasing and overflow as with the kernel's compiler flags; with symbols, for
 	# the checker's stories.
 	compile=("${CC:-gcc}" -std=gnu11 "$optimise" -g -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow
-		-fstack-clash-protection -fmacro-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter
+		-fstack-clash-protection -ffile-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter
 		-DBATON_POLICY_NAME="\"$name\"" -I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy")
 	if [ -n "$points" ]; then
 		"${compile[@]}" -r -nostdlib $(volatile_atomics) -fsanitize=thread -o "$dir/policy.o" "$policy"/*.c

@@ -10,7 +10,7 @@ use crate::story::{Finding, Line};
 use crate::world::{self, World};
 use crate::{table, Property};
 use baton_abi::BatonFaultKind;
-use baton_native::{contained, cpu_time_of, end_endless, give_up, Crash};
+use baton_native::{contained, cpu_time_of, end_endless, give_up, place_of_crash, Crash};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -91,6 +91,8 @@ fn is_in_policy() -> bool {
 /// A schedule that was ended by a crash.
 pub struct Wreck {
     pub crash: Crash,
+    /// Its source line, if it is known.
+    place: Option<(String, u32)>,
     world: Rc<World>,
 }
 
@@ -117,6 +119,7 @@ pub fn apart<T: Send + 'static>(
         let crash = contained(is_in_policy, f).err();
         let wreck = crash.map(|crash| Wreck {
             crash,
+            place: place_of_crash(),
             world: world::leave(),
         });
         let _ = sender.send(Handed(take(), wreck));
@@ -148,7 +151,11 @@ pub fn apart<T: Send + 'static>(
 impl Wreck {
     /// The world of the schedule, and the finding and story as from [`world::end`].
     pub fn tell(self) -> (Rc<World>, Option<Finding>, Option<Vec<Line>>) {
-        let Self { crash, world } = self;
+        let Self {
+            crash,
+            place,
+            world,
+        } = self;
         world::enter(world.clone());
         // The story is written to, so it is replaced with a copy; everything else stays as it is.
         let told = world.story.borrow().clone();
@@ -177,7 +184,7 @@ impl Wreck {
                     Crash::Endless => BatonFaultKind::Stall,
                     _ => BatonFaultKind::Panic,
                 };
-                table::end(&world, kind, crash.to_string());
+                table::end_at(&world, kind, crash.to_string(), place);
             }
         }
         let (finding, lines) = (world.finding.borrow().clone(), world.story.borrow().clone());

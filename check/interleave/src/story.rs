@@ -239,13 +239,14 @@ impl Story {
 }
 
 /// Parts of the paths of source files that lie between the policy and this crate.
-const BETWEEN: [&str; 7] = [
+const BETWEEN: [&str; 8] = [
     "/lock_api-",
     "/rustc",
     "library/",
     "policy/seam/",
     "policy/api/",
     "policy/bridge/",
+    "policy/c/",
     "hosts/native/",
 ];
 

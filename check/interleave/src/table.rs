@@ -53,11 +53,22 @@ fn key(word: &AtomicU32) -> Key {
 
 /// Ends the current call with a fault.
 pub fn end(world: &World, kind: BatonFaultKind, why: String) -> bool {
+    end_at(world, kind, why, None)
+}
+
+/// The same, with the file and the line where it happened.
+pub fn end_at(
+    world: &World,
+    kind: BatonFaultKind,
+    why: String,
+    place: Option<(String, u32)>,
+) -> bool {
     let me = world.me();
     if me.abandoning.get() {
         return false;
     }
-    *me.words.borrow_mut() = (String::new(), 0, why);
+    let (file, line) = place.unwrap_or_default();
+    *me.words.borrow_mut() = (file, line, why);
     me.abandoning.set(true);
     world.core.fault_in_call(world.state(me.number), kind);
     false

@@ -21,7 +21,7 @@ use baton_abi::{
 pub use baton_native_glue::{module, NativePolicy};
 pub use baton_seam::host::{NativeHost, Panic, Table, WrongMove};
 pub use recorded::{Lane, Recorded, Recording};
-pub use trap::{contained, cpu_time_of, end_endless, give_up, Crash};
+pub use trap::{contained, cpu_time_of, end_endless, give_up, place_of_crash, Crash};
 
 /// A policy of which instances can be made.
 #[derive(Clone, Copy)]

@@ -99,6 +99,28 @@ struct Running {
 
 thread_local! {
     static RUNNING: Cell<*const Running> = const { Cell::new(ptr::null()) };
+    /// The instruction of the last crash; 0 if there was none.
+    static CRASHED_AT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The source line of the last crash on this thread, if the policy was built with debug
+/// information. `None` for a call that ran for too long. Within a function of the C library for policies, it is the policy's own line from
+/// which that function was called.
+pub fn place_of_crash() -> Option<(String, u32)> {
+    let at = CRASHED_AT.get();
+    if at == 0 {
+        return None;
+    }
+    let mut places = Vec::new();
+    // What is expected is the address of the next instruction.
+    backtrace::resolve((at + 1) as *mut c_void, |symbol| {
+        if let (Some(file), Some(line)) = (symbol.filename(), symbol.lineno()) {
+            places.push((file.to_string_lossy().into_owned(), line));
+        }
+    });
+    // Innermost first: what is inlined comes before what it is inlined into.
+    let own = places.iter().find(|(file, _)| !file.contains("policy/c/"));
+    own.or(places.first()).cloned()
 }
 
 /// Runs `f` and returns its result, or the crash that ended it. A crash is contained only while
@@ -120,6 +142,7 @@ pub fn contained<F: FnOnce() -> R, R>(is_policy: fn() -> bool, f: F) -> Result<R
         f: Some(f),
         result: None,
     };
+    CRASHED_AT.set(0);
     let before = RUNNING.replace(&running);
     let signal_stack = stack.for_signals();
     // SAFETY: Own-stack. The function gets the job that it was instantiated for. Both live until it
@@ -354,6 +377,10 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c
         )
     };
     let registers = &mut context.uc_mcontext.gregs;
+    // A call without an end is ended anywhere in its loop.
+    if signal != ENDLESS {
+        CRASHED_AT.set(registers[libc::REG_RIP as usize] as usize);
+    }
     let is_near = (registers[libc::REG_RSP as usize] as usize).abs_diff(at) < NEAR;
     running.crash.set(Some(match signal {
         libc::SIGSEGV | libc::SIGBUS

@@ -16,7 +16,7 @@ use baton_abi::{
 };
 use baton_core::{Core, CpuState, Fault, Host, PolicyEntry, Slot};
 use baton_enclave::Enclave;
-use baton_native::{Crash, Instance, NativeHost, Panic, Policy, Table, WrongMove};
+use baton_native::{place_of_crash, Crash, Instance, NativeHost, Panic, Policy, Table, WrongMove};
 
 use crate::agent;
 use crate::fault::{self, LastWords};
@@ -414,14 +414,16 @@ pub(crate) fn is_in_policy() -> bool {
 
 /// Reports a crash that would have ended the process, as a fault of the last call on this CPU.
 pub(crate) fn crashed(crash: Crash) {
+    let (file, line) = place_of_crash().unwrap_or_default();
+    let words = LastWords {
+        message: crash.to_string(),
+        file,
+        line,
+    };
     if baton_agent::is_in_policy() {
-        let words = LastWords {
-            message: crash.to_string(),
-            ..LastWords::default()
-        };
         return agent::give_up(kind_of(crash), BatonMethod::None, 0, words);
     }
-    with(|_, host| host.say(&crash.to_string()));
+    with(|_, host| host.words.replace(words));
     fail(kind_of(crash));
 }
 
