@@ -14,7 +14,7 @@ mod wrong;
 use alloc::vec::Vec;
 use baton::{
     runqueue::Fifo, Cpu, Ctx, Env, Kick, Lock, PerCpu, Pick, Placement, Refusal, Schedulable,
-    Scheduler, Task, Topology, Wake,
+    Scheduler, Shared, Task, Topology, Wake,
 };
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use wrong::Fault;
@@ -35,16 +35,21 @@ pub struct Faulty {
     gone: PerCpu<AtomicBool>,
     fault: Option<Fault>,
     after: u64,
-    calls: AtomicU64,
+    calls: Shared<u64>,
     /// The number of blocks that were hoarded ([`Fault::Hoard`]). Slices are longer by it, so that
     /// the policy's answers depend on how much memory there was.
     hoarded: AtomicU64,
 }
 
 impl Faulty {
-    /// Is the fault `kind` due? Counts the call.
+    /// Is the fault `kind` due? Counts the call. Two CPUs that call at once may count as one.
     fn is_due(&self, kind: Fault) -> bool {
-        self.fault == Some(kind) && self.calls.fetch_add(1, Relaxed) >= self.after
+        if self.fault != Some(kind) {
+            return false;
+        }
+        let calls = self.calls.get();
+        self.calls.set(calls + 1);
+        calls >= self.after
     }
 
     fn enqueue(&self, ctx: &Ctx<'_>, baton: Schedulable) {
@@ -82,14 +87,14 @@ impl Scheduler for Faulty {
             gone: env.per_cpu(|_| AtomicBool::new(false)),
             fault,
             after: env.number("after", 2_000)?,
-            calls: AtomicU64::new(0),
+            calls: Shared::new(0),
             hoarded: AtomicU64::new(0),
         })
     }
 
     fn select_task_rq(&self, ctx: &Ctx<'_>, task: &Task, wake: &Wake) -> Placement {
         if self.is_due(Fault::Select) {
-            wrong::index(self.calls.load(Relaxed));
+            wrong::index(self.calls.get());
         }
         if self.is_due(Fault::SelectCpu) {
             return Placement::run(Cpu::new(4_000));
@@ -115,7 +120,7 @@ impl Scheduler for Faulty {
 
     fn task_wakeup(&self, ctx: &Ctx<'_>, task: &Task, baton: Schedulable) {
         if self.is_due(Fault::Index) {
-            wrong::index(self.calls.load(Relaxed));
+            wrong::index(self.calls.get());
         }
         if self.is_due(Fault::Overflow) {
             wrong::overflow(task.runtime);
@@ -187,7 +192,7 @@ impl Scheduler for Faulty {
             }
         }
         // Wrong every other time, so that the policy is refused and continues; or always.
-        let wrong_now = self.calls.load(Relaxed).is_multiple_of(2);
+        let wrong_now = self.calls.get().is_multiple_of(2);
         let careless = (self.is_due(Fault::NotAllowed) && wrong_now) || self.is_due(Fault::Loop);
         let task = self
             .queue
@@ -247,13 +252,13 @@ impl Scheduler for Faulty {
 
     fn enter_idle(&self, _: &Ctx<'_>, cpu: Cpu) {
         if self.gone[cpu].load(Relaxed) && self.is_due(Fault::Offline) {
-            wrong::index(self.calls.load(Relaxed));
+            wrong::index(self.calls.get());
         }
     }
 
     fn timer(&self, _: &Ctx<'_>, _: Cpu) {
         if self.fault == Some(Fault::Timer) {
-            wrong::index(self.calls.load(Relaxed));
+            wrong::index(self.calls.get());
         }
     }
 }
