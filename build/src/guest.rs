@@ -127,15 +127,14 @@ fn died(text: String, log: &str) -> Error {
         Some((policy, place)) => Error::policy(
             policy,
             format!("{text}\nIt died in the policy {policy}, at {place}"),
-            format!(
-                "fix that place; the simulator contains such errors: baton sim \
-                -p {policy}"
-            ),
+            format!("fix that place; the simulator contains such errors: baton sim {policy}"),
         ),
         None if has("Initramfs unpacking failed")
             || has("System is deadlocked on \
             memory")
-            || has("Out of memory") =>
+            || has("Out of memory")
+            // The kernel's first threads could not be made.
+            || has("RIP: 0010:rest_init") =>
         {
             Error::user(
                 text,
