@@ -23,7 +23,7 @@ struct move {
 	char handler[20], from[12], to[12], why[80];
 };
 
-#define MOST_PLACES 32
+#define MOST_PLACES 256
 
 /* Guards the table. Taken in calls of policies, and nothing is taken inside. */
 static DEFINE_RAW_SPINLOCK(moves_lock);

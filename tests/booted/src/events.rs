@@ -27,7 +27,7 @@ pub fn cases() -> Vec<Case> {
 fn replaced() -> Result<(), String> {
     for name in IN_C {
         baton(&["load", name, "--all"])?;
-        let load = Load::hackbench(2, 200)?;
+        let load = Load::hackbench(1, 150)?;
         for command in ["upgrade", "upgrade", "rollback"] {
             let said = baton(&[command, name])?;
             check(said.contains("no CPU was held"), || {
