@@ -101,6 +101,28 @@ static inline struct core *baton_lock_home(struct thread *thread)
 }
 
 /*
+ * The same, and the policy's lock, so that no other call takes the thread out of its queue, if it
+ * is in one (`is_queued`). Another call may have moved it to another core meanwhile.
+ */
+static inline struct core *baton_lock_queued(struct policy *policy, struct thread *thread,
+					     bool *is_queued)
+{
+	struct core *core;
+
+	for (;;) {
+		core = baton_lock_home(thread);
+		lock_policy(policy);
+		/* In the reverse order of baton_change_state(). */
+		*is_queued = READ_ONCE(thread->queue) && READ_ONCE(thread->state) == THREAD_READY;
+		if (READ_ONCE(thread->core) == core)
+			return core;
+		unlock_policy(policy);
+		if (core)
+			unlock_core(core);
+	}
+}
+
+/*
  * A thread blocks or, if it leaves, terminates. Its core's lock is held, if it has a core, and so
  * is the policy's if it is in a queue without a core.
  */
@@ -142,19 +164,16 @@ static noinline void baton_oust(const struct events *ev, struct baton_call *call
 static noinline bool baton_seize(const struct events *ev, struct baton_call *call,
 				 struct thread *thread, bool leaves)
 {
-	struct core *core = baton_lock_home(thread);
 	bool is_mine;
+	struct core *core = baton_lock_queued(call->policy, thread, &is_mine);
 
-	if (!core)
-		return false;
-	lock_policy(call->policy);
-	is_mine = thread->queue && thread->state == THREAD_READY;
 	if (is_mine) {
 		thread->flags |= leaves ? THREAD_DEPARTS : THREAD_OUSTED;
 		baton_remove(ev, call, thread, leaves);
 	}
 	unlock_policy(call->policy);
-	unlock_core(core);
+	if (core)
+		unlock_core(core);
 	return is_mine;
 }
 
@@ -635,16 +654,12 @@ static inline baton_token baton_events_take(const struct events *ev, struct poli
 	struct thread *thread = baton_thread(ev, policy, task->slot);
 	baton_token token = 0;
 	struct core *core;
-	bool guards;
+	bool is_queued;
 	BATON_BEGIN(policy, ctx, block);
 
 	baton_update(thread, task);
-	core = baton_lock_home(thread);
-	/* It may be in a queue without a core, which the policy's lock guards. */
-	guards = core && thread->state == THREAD_READY && !dies;
-	if (guards)
-		lock_policy(policy);
-	if (thread->queue && thread->state == THREAD_READY) {
+	core = baton_lock_queued(policy, thread, &is_queued);
+	if (is_queued) {
 		thread->flags |= leaves ? THREAD_DEPARTS : THREAD_OUSTED;
 		baton_remove(ev, call, thread, leaves);
 		thread->flags = 0;
@@ -660,8 +675,7 @@ static inline baton_token baton_events_take(const struct events *ev, struct poli
 		baton_remove(ev, call, thread, true);
 		thread->flags = 0;
 	}
-	if (guards)
-		unlock_policy(policy);
+	unlock_policy(policy);
 	if (core)
 		unlock_core(core);
 	return token;
@@ -723,6 +737,7 @@ static __always_inline baton_token baton_choose(const struct events *ev, struct 
 			prev->state = THREAD_RUNNING;
 		token = BATON_PICK_KEEP;
 	}
+	baton_end(call);
 	unlock_core(core);
 	return token;
 }
@@ -877,11 +892,6 @@ static inline void baton_events_refused(const struct events *ev, struct policy *
 	}
 
 /*
- * Makes the policy from its handlers. The functions that a policy may leave out are left out if
- * their handlers are absent, so that the host does not call them. No name of a function may be one
- * of baton.ko's, as the kernel finds the functions for BPF programs by their names.
- */
-/*
  * A function of every context switch. The handlers and what they call become part of it. It has no
  * arrays that could overflow.
  */
@@ -894,6 +904,11 @@ static inline void baton_events_refused(const struct events *ev, struct policy *
 #define BATON_PREPARE static void __attribute__((constructor)) baton_prepare(void)
 #endif
 
+/*
+ * Makes the policy from its handlers. The functions that a policy may leave out are left out if
+ * their handlers are absent, so that the host does not call them. No name of a function may be one
+ * of baton.ko's, as the kernel finds the functions for BPF programs by their names.
+ */
 #define BATON_POLICY(ev)									\
 	static void *glue_create(const struct baton_env *env)					\
 	{											\

@@ -104,8 +104,8 @@ thread_local! {
 }
 
 /// The source line of the last crash on this thread, if the policy was built with debug
-/// information. `None` for a call that ran for too long. Within a function of the C library for policies, it is the policy's own line from
-/// which that function was called.
+/// information. `None` for a call that ran for too long. Within a function of the C library for
+/// policies, it is the policy's own line from which that function was called.
 pub fn place_of_crash() -> Option<(String, u32)> {
     let at = CRASHED_AT.get();
     if at == 0 {
