@@ -151,11 +151,11 @@ fn what_a_user_says_is_looked_at() {
 
 #[test]
 fn a_policy_in_c_is_tried_in_all_orders() {
-    let (code, said) = check("fifo_c", "");
-    assert!(
-        code == Some(0) && said.contains("fifo_c: nothing found in 2000 schedules"),
-        "{said}"
-    );
+    for policy in ["fifo_c", "global_fifo", "cfs_c", "central_c", "rusty_c"] {
+        let (code, said) = check(policy, "");
+        let nothing = format!("{policy}: nothing found in 2000 schedules");
+        assert!(code == Some(0) && said.contains(&nothing), "{said}");
+    }
 }
 
 #[test]
