@@ -87,7 +87,7 @@ fn failed(agent: AgentSpec, change: impl Fn(&mut Config)) -> Outcome {
 fn what_a_policy_does_wrong_in_an_agent_is_named() {
     for (fault, kind, has_line) in [
         ("index", BatonFaultKind::Panic, true),
-        ("recursion", BatonFaultKind::StackOverflow, false),
+        ("recursion", BatonFaultKind::StackOverflow, true),
         ("kept-lock", BatonFaultKind::Deadlock, false),
         ("stall", BatonFaultKind::Stall, false),
     ] {
