@@ -63,11 +63,66 @@ pub fn in_guests(args: &Arguments) -> Result<Measured> {
     let mut whole = Measured::default();
     let guests = args.guests();
     for cpus in LOADS.into_iter().filter(|cpus| guests.contains(cpus)) {
+        let before = Busy::read()?;
         let (report, holds) = guest::boot::<Report>(&args, cpus + 1, needs.clone())?;
+        Busy::read()?.warn_of_others(&before);
         whole.entries.extend(report.results);
         whole.broken |= !holds;
     }
     Ok(whole)
+}
+
+/// What this machine's CPUs have done since it started, in clock ticks.
+struct Busy {
+    by_all: u64,
+    /// By this process and the guests that have ended.
+    by_us: u64,
+    /// Time in which the CPUs idled.
+    idle: u64,
+}
+
+/// The largest share of the machine's CPUs that other programs may use.
+const MAX_OTHERS: f64 = 0.05;
+
+impl Busy {
+    fn read() -> Result<Self> {
+        let read = |file: &str| {
+            fs::read_to_string(file).map_err(|e| Error::file(format!("reading {file}"), &e))
+        };
+        let numbers = |text: &str| -> Vec<u64> {
+            let words = text.split_ascii_whitespace();
+            words.map(|word| word.parse().unwrap_or(0)).collect()
+        };
+        // user nice system idle iowait irq softirq steal; what guests use is part of the first two.
+        let all = read("/proc/stat")?;
+        let all = numbers(all.lines().next().and_then(|l| l.get(4..)).unwrap_or(""));
+        // The name of the program, which is in parentheses, may have spaces. utime stime cutime
+        // cstime are the fields 14 to 17, and the first after the name is field 3.
+        let own = read("/proc/self/stat")?;
+        let own = numbers(own.rsplit(')').next().unwrap_or(""));
+        let sum = |of: &[u64], from: usize, to: usize| of.iter().take(to).skip(from).sum::<u64>();
+        let idle = sum(&all, 3, 5);
+        Ok(Self {
+            by_all: sum(&all, 0, 8) - idle,
+            by_us: sum(&own, 11, 15),
+            idle,
+        })
+    }
+
+    /// The CPUs of the guest run at the same time, and wait for each other. Beside programs that
+    /// use the machine's CPUs, an operation has been seen to cost ten times as much.
+    fn warn_of_others(&self, before: &Self) {
+        let all = self.by_all - before.by_all;
+        let others = all.saturating_sub(self.by_us - before.by_us) as f64;
+        let share = others / (all + self.idle - before.idle).max(1) as f64;
+        if share > MAX_OTHERS {
+            eprintln!(
+                "baton: other programs used {:.0} % of this machine's CPUs: the figures of global \
+                 agents are wrong; run this bench alone",
+                share * 100.0
+            );
+        }
+    }
 }
 
 /// The kernel's own scheduler, and the global agents among those that are wanted.
