@@ -15,8 +15,9 @@ check: ## Formatting, lints and house rules
 containment: ## Whatever a policy or the tool does wrong, 20 times in a row
 	@vm/enter cargo xtask booted 20 containment
 
-hostile: ## Ten minutes of hostile clients of hint queues in a booted kernel, and ten of a user's hogs
+hostile: ## Ten minutes of hostile clients of hint queues in a booted kernel, five of attributes, and ten of a user's hogs
 	@vm/enter cargo xtask hostile 600
+	@vm/enter cargo xtask attributes 300
 	@vm/enter cargo xtask hogs 600
 
 agents: ## Ten minutes of a hostile agent, 200 agents that end, 200 upgrades, ten minutes of secure_vm

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::commands::agent::AgentCommand;
+use crate::commands::attr::Attr;
 use crate::commands::check::Check;
 use crate::commands::demo::Demo;
 use crate::commands::enclave::EnclaveCommand;
@@ -103,6 +104,11 @@ pub enum Command {
     Hints {
         #[command(subcommand)]
         command: Hints,
+    },
+    /// Show and set the attributes that a policy gives its threads.
+    Attr {
+        #[command(subcommand)]
+        command: Attr,
     },
     /// Bring the machine into the state of a configuration file: policies, order, options, members,
     /// shares, partitions.

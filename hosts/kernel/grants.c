@@ -74,7 +74,8 @@ bool baton_may_open(void)
 
 /*
  * Checks whether the caller may open a queue to this policy, with rings of `entries` entries.
- * Returns NULL and fills `granted`, or returns the reason of the refusal.
+ * Returns NULL and fills `granted`, or returns the reason of the refusal. The superuser may name
+ * threads of any process, with a grant and without one.
  */
 const char *baton_granted(const char *policy, u32 entries, struct baton_granted *granted)
 {
@@ -93,11 +94,14 @@ const char *baton_granted(const char *policy, u32 entries, struct baton_granted 
 			why = "you have as many queues open as were granted";
 			granted->is_used_up = true;
 		} else {
-			*granted = (struct baton_granted){ .number = grants[i].number, .any_thread = grant->any_thread };
+			granted->number = grants[i].number;
+			granted->is_used_up = false;
+			granted->any_thread = grant->any_thread || capable(CAP_SYS_ADMIN);
 			return NULL;
 		}
 	}
-	return capable(CAP_SYS_ADMIN) ? NULL : why;
+	granted->any_thread = capable(CAP_SYS_ADMIN);
+	return granted->any_thread ? NULL : why;
 }
 
 static int set(const struct baton_grant *arg)

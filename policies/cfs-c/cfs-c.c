@@ -9,8 +9,9 @@
  *    value. The threads of a core wait in the order of their vruntime.
  * 3. A thread that comes to a core keeps its distance to that core's least vruntime, but gets no
  *    more than `latency` (6 ms) of a lead. A new thread starts at the least vruntime.
- * 4. A core runs the thread with the least vruntime for its share of `latency`, at least 750 us. A
- *    woken thread preempts one that is more than 1 ms of vruntime ahead of it.
+ * 4. A core runs the thread with the least vruntime for its share of `latency`, at least 750 us, or
+ *    for the thread's attribute `slice`, if that is not 0. A woken thread preempts one that is more
+ *    than 1 ms of vruntime ahead of it.
  * 5. Every 16 ticks, a busy core looks for one with at least two threads more: first among its SMT
  *    siblings, then under its cache, in its node and in the machine. It takes half of the
  *    difference from the first that has threads which may move. A core that becomes idle takes one
@@ -25,6 +26,12 @@
 #define LEAST_SLICE 750000ULL
 #define WAKEUP 1000000ULL
 #define LOOKS 9
+#define LEAST_OWN_SLICE 100000
+
+/* Set by `baton attr`. */
+struct cfs_attributes {
+	s64 slice;		/* ns; 0, or 100 us to 100 ms */
+};
 
 struct cfs_thread {
 	struct thread thread;
@@ -32,6 +39,7 @@ struct cfs_thread {
 	u64 runtime;		/* up to which it is charged */
 	u32 weight;		/* with which it is counted */
 	u32 looks;		/* how often it was found waiting (rule 6) */
+	struct cfs_attributes attributes;
 };
 
 struct cfs_core {
@@ -195,7 +203,9 @@ static void cfs_schedule(struct policy *policy, struct core *core)
 	if (prev && first && !starved && !cfs_before(first, prev))
 		next = prev;
 	slice = LATENCY * thread_weight(next) / at(core)->load;
-	run_for(slice < LEAST_SLICE ? LEAST_SLICE : slice);
+	if (slice < LEAST_SLICE)
+		slice = LEAST_SLICE;
+	run_for(of(next)->attributes.slice ? (u64)of(next)->attributes.slice : slice);
 	if (next != prev)
 		change_state(next, THREAD_RUNNING, core, NULL);
 	of(next)->looks = 0;
@@ -260,6 +270,20 @@ static void cfs_newly_idle(struct policy *policy, struct core *core)
 	cfs_pull(core, 1);
 }
 
+static const char *cfs_check(struct policy *policy, struct thread *thread, const void *attributes)
+{
+	const struct cfs_attributes *new = attributes;
+
+	return new->slice && new->slice < LEAST_OWN_SLICE ? "slice is 0, or 100 us or more" : NULL;
+}
+
+static void cfs_changed(struct policy *policy, struct thread *thread)
+{
+	/* It is chosen anew, with its new slice. */
+	if (thread->state == THREAD_RUNNING)
+		preempt_core(thread->core);
+}
+
 static const struct events cfs_c = {
 	.version = 1,
 	.core_size = sizeof(struct cfs_core),
@@ -278,6 +302,10 @@ static const struct events cfs_c = {
 	.schedule = cfs_schedule,
 	.newly_idle = cfs_newly_idle,
 	.balancing_select = cfs_balance,
+	BATON_ATTRIBUTES_AT(struct cfs_thread, attributes),
+	.attributes = { { "slice", 0, 100000000, 0, BATON_ATTRIBUTE_UNIT_TIME } },
+	.checkparam = cfs_check,
+	.attr_changed = cfs_changed,
 };
 
 BATON_POLICY(cfs_c);

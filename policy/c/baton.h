@@ -95,6 +95,9 @@
 // Maximum number of hints taken from a ring at one event.
 #define BATON_HINTS_AT_ONCE 16
 
+// Maximum number of attributes that a policy gives its threads.
+#define BATON_MAX_ATTRIBUTES 5
+
 // Maximum number of grants.
 #define BATON_MAX_GRANTS 64
 
@@ -319,6 +322,36 @@ enum baton_reply_answer {
 	BATON_REPLY_ANSWER_NO_QUEUE = 1,
 	// The ring is full.
 	BATON_REPLY_ANSWER_FULL = 2,
+};
+
+// Tags of the hints about attributes of threads, and of the replies to them
+// (`policy/message/src/attributes.rs`).
+enum baton_attribute_tag {
+	// What is the attribute with this number?
+	BATON_ATTRIBUTE_TAG_DESCRIBE = 1,
+	// The attributes of a thread.
+	BATON_ATTRIBUTE_TAG_GET = 2,
+	// Sets some attributes of a thread.
+	BATON_ATTRIBUTE_TAG_SET = 3,
+};
+
+// The result of a hint about attributes of a thread.
+enum baton_attribute_answer {
+	// They are set.
+	BATON_ATTRIBUTE_ANSWER_SET = 0,
+	// The policy has not yet placed the thread for the first time.
+	BATON_ATTRIBUTE_ANSWER_NOT_YET = 1,
+	// A value is out of the range of its attribute.
+	BATON_ATTRIBUTE_ANSWER_RANGE = 2,
+	// The policy refuses the values, with a reason.
+	BATON_ATTRIBUTE_ANSWER_REFUSED = 3,
+};
+
+// What the number of an attribute means.
+enum baton_attribute_unit {
+	BATON_ATTRIBUTE_UNIT_NONE = 0,
+	// Nanoseconds.
+	BATON_ATTRIBUTE_UNIT_TIME = 1,
 };
 
 // What `BATON_IOC_GRANT` does.

@@ -19,7 +19,7 @@
 	X(new_prepare) X(new_place) X(new_end) X(unblock_prepare) X(unblock_place)		\
 	X(unblock_end) X(block) X(yield) X(preempt) X(tick) X(reweight) X(terminate)		\
 	X(schedule) X(newly_idle) X(enter_idle) X(exit_idle) X(balancing_select) X(timer)	\
-	X(core_entry) X(core_exit)
+	X(core_entry) X(core_exit) X(checkparam) X(setparam) X(getparam) X(attr_changed) X(hint)
 
 enum baton_handler {
 #define X(name) BATON_IN_##name,

@@ -50,6 +50,7 @@
 #include <linux/minmax.h>
 #include <linux/overflow.h>
 #include <linux/rbtree.h>
+#include <linux/stddef.h>
 #include <linux/string.h>
 
 #include "baton.h"
@@ -161,6 +162,14 @@ struct wake {
 	bool sync;			/* the waker is about to sleep */
 };
 
+/* An attribute of threads: a number that applications and the administrator can set. */
+struct attribute {
+	const char *name;		/* at most 15 letters */
+	s64 min, max;			/* both are allowed */
+	s64 initial;			/* of new threads */
+	enum baton_attribute_unit unit;
+};
+
 /*
  * The handlers. Each may be absent; `schedule` and one of the `_place` handlers are needed. The
  * lock of the core that is named, or of the thread's core, is held unless "no lock" is said.
@@ -233,9 +242,46 @@ struct events {
 	void (*core_entry)(struct policy *policy, struct core *core);
 	/* Threads that are left in the core's queues are ousted afterwards. */
 	void (*core_exit)(struct policy *policy, struct core *core);
+
+	/*
+	 * Attributes of threads (docs/c.md), in their order, and where they are: a struct of as many
+	 * s64 in the type that embeds struct thread. See BATON_ATTRIBUTES_AT.
+	 */
+	struct attribute attributes[BATON_MAX_ATTRIBUTES];
+	u32 attributes_at, attributes_size;
+	/*
+	 * Somebody sets some of them. `attributes` points to all, as they will be: each is in its
+	 * range. `checkparam` returns NULL, or why they cannot be so, in at most 39 letters.
+	 * `setparam` stores them, without it the library does; then comes `attr_changed`.
+	 * `getparam` reads what `setparam` stored, and is called before each of these, too.
+	 */
+	const char *(*checkparam)(struct policy *policy, struct thread *thread,
+				  const void *attributes);
+	void (*setparam)(struct policy *policy, struct thread *thread, const void *attributes);
+	void (*getparam)(struct policy *policy, struct thread *thread, void *attributes);
+	void (*attr_changed)(struct policy *policy, struct thread *thread);
+
+	/*
+	 * No lock. Other hints of applications (docs/hints.md), and their type. `named` is NULL, or
+	 * the thread that the hint is about; its state is THREAD_NEW or THREAD_TERMINATED if the
+	 * policy has not placed it yet. Returns false if the hint is not of the type.
+	 */
+	struct baton_state_type hint_type, reply_type;
+	bool (*hint)(struct policy *policy, struct thread *from, struct thread *named,
+		     const struct baton_hint *hint);
 };
 
+/* The attributes are `member` of the policy's type of threads. */
+#define BATON_ATTRIBUTES_AT(type, member)			\
+	.attributes_at = offsetof(type, member),		\
+	.attributes_size = sizeof(((type *)NULL)->member)
+
 #include "events-state.h"
+#include "events-call.h"
+#include "events-attributes.h"
+#include "events-setup.h"
+#include "events-threads.h"
+#include "events-cores.h"
 #include "events-policy.h"
 
 #endif

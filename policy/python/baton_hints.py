@@ -176,3 +176,85 @@ class Queue:
             poll.poll(seconds * 1000)
             reply = self.receive()
         return reply
+
+
+class NotSet(Exception):
+    """Attributes that a policy did not set, or did not tell; the argument says why."""
+
+
+class Attributes:
+    """The attributes that a policy gives its threads, by name.
+
+    The calling thread must be a task of the policy. See docs/attributes.md.
+
+        with Attributes("cfs_c") as attributes:
+            attributes.set(os.getpid(), slice=3_000_000)
+    """
+
+    # How long a policy in an agent may take to reply, in seconds.
+    PATIENCE = 1.0
+
+    def __init__(self, policy):
+        self._queue = Queue(policy, ("Attributes", 1), ("AttributesReply", 1))
+        try:
+            self.table = self._describe()
+        except BaseException:
+            self._queue.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Closes the queue."""
+        self._queue.close()
+
+    def _ask(self, tag, *words, thread=0):
+        while self._queue.receive():  # replies to requests that were given up
+            pass
+        answer = self._queue.send_now(tag, *words, thread=thread)
+        if answer != "taken":
+            raise NotSet(f"the request was not taken: {answer}")
+        reply = self._queue.wait(self.PATIENCE)
+        if reply is None:
+            raise NotSet("the policy did not reply")
+        tag, words = reply
+        if tag != abi.ATTRIBUTE_TAG_SET or words[0] == abi.ATTRIBUTE_ANSWER_SET:
+            return words
+        if words[0] == abi.ATTRIBUTE_ANSWER_NOT_YET:
+            raise NotSet("the policy does not know the thread yet")
+        if words[0] == abi.ATTRIBUTE_ANSWER_RANGE:
+            name = list(self.table)[words[1]]
+            raise NotSet("{} is from {} to {}".format(name, *self.table[name][:2]))
+        reason = b"".join(word.to_bytes(8, "little") for word in words[1:])
+        raise NotSet(reason.split(b"\0")[0].decode())
+
+    def _describe(self):
+        table, count = {}, 1
+        while len(table) < count:
+            words = self._ask(abi.ATTRIBUTE_TAG_DESCRIBE, len(table))
+            count = words[0] >> 8 & 0xFF
+            name = b"".join(word.to_bytes(8, "little") for word in words[4:])
+            values = (ctypes.c_int64(word).value for word in words[1:4])
+            table[name.split(b"\0")[0].decode()] = tuple(values)
+        return table  # name: (min, max, initial)
+
+    def get(self, thread):
+        """The attributes of a thread, which is an id: values by name."""
+        words = self._ask(abi.ATTRIBUTE_TAG_GET, thread=thread)
+        values = (ctypes.c_int64(word).value for word in words[1:])
+        return dict(zip(self.table, values))
+
+    def set(self, thread, **values):
+        """Sets attributes of a thread, all or none; raises NotSet."""
+        names = list(self.table)
+        which, words = 0, [0] * abi.MAX_ATTRIBUTES
+        for name, value in values.items():
+            if name not in self.table:
+                raise NotSet(f"the policy has no attribute {name}")
+            which |= 1 << names.index(name)
+            words[names.index(name)] = ctypes.c_uint64(value).value
+        self._ask(abi.ATTRIBUTE_TAG_SET, which, *words, thread=thread)

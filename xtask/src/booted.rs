@@ -132,6 +132,11 @@ pub fn hostile(root: &Path, seconds: &str) -> Result {
     for_seconds(root, "--hostile", seconds)
 }
 
+/// `cargo xtask attributes SECONDS`: the same for the attributes of a policy's threads.
+pub fn attributes(root: &Path, seconds: &str) -> Result {
+    for_seconds(root, "--attributes", seconds)
+}
+
 /// `cargo xtask hogs SECONDS`: runs a user's hogs beside a service of root's for that long, by this
 /// machine's clock.
 pub fn hogs(root: &Path, seconds: &str) -> Result {

@@ -23,6 +23,7 @@ struct Example {
 }
 
 const HINTS: &str = "docs/hints.md";
+const ATTRIBUTES: &str = "docs/attributes.md";
 const AGENTS: &str = "docs/agents.md";
 
 const fn example(
@@ -48,6 +49,24 @@ const EXAMPLES: &[Example] = &[
     ),
     example("policy/c/examples/echo.c", "baton-example-c", HINTS, "c"),
     example("policy/python/examples/echo.py", "echo.py", HINTS, "python"),
+    example(
+        "policy/hints/examples/attributes.rs",
+        "baton-attributes-rust",
+        ATTRIBUTES,
+        "rust",
+    ),
+    example(
+        "policy/c/examples/attributes.c",
+        "baton-attributes-c",
+        ATTRIBUTES,
+        "c",
+    ),
+    example(
+        "policy/python/examples/attributes.py",
+        "attributes.py",
+        ATTRIBUTES,
+        "python",
+    ),
     example(
         "hosts/agent/examples/fifo.rs",
         "baton-agent-rust",

@@ -150,6 +150,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "baton-interpreter",
             "baton-lang",
             "baton-linked",
+            "baton-message",
             "baton-native",
             "baton-replay",
             "baton-runtime",

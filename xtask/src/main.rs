@@ -33,6 +33,8 @@ usage: cargo xtask COMMAND
            only the tests in a booted kernel, each so often in a row; those with WORD in their name
   hostile SECONDS
            hostile clients of hint queues in a booted kernel, so long, with load beside them
+  attributes SECONDS
+           hostile clients of a policy's attributes, likewise
   hogs SECONDS
            1500 hogs of a user's in a booted kernel, so long, beside a service under a policy
   agents SECONDS TIMES
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
             ["agents", seconds, times] => {
                 Box::new(move |root| booted::agents(root, seconds, times))
             }
+            ["attributes", seconds] => Box::new(move |root| booted::attributes(root, seconds)),
             ["hogs", seconds] => Box::new(move |root| booted::hogs(root, seconds)),
             ["hostile", seconds] => Box::new(move |root| booted::hostile(root, seconds)),
             ["help" | "--help" | "-h"] => {

@@ -4,6 +4,7 @@
 pub mod agent;
 mod apply;
 mod attach;
+pub mod attr;
 mod build;
 pub mod check;
 pub mod demo;
@@ -65,6 +66,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Switch(args) => switch::command(&search, &args),
         Command::Order(args) => order::command(&args),
         Command::Hints { command } => hints::command(&command),
+        Command::Attr { command } => attr::command(&command),
         Command::Apply(args) => apply::apply(&search, &args),
         Command::Export { output } => apply::export(output),
         Command::Share(args) => partition::share(&args),

@@ -101,6 +101,45 @@ pub enum BatonReplyAnswer {
     Full = 2,
 }
 
+/// Maximum number of attributes that a policy gives its threads.
+pub const BATON_MAX_ATTRIBUTES: usize = 5;
+
+/// Tags of the hints about attributes of threads, and of the replies to them
+/// (`policy/message/src/attributes.rs`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonAttributeTag {
+    /// What is the attribute with this number?
+    Describe = 1,
+    /// The attributes of a thread.
+    Get = 2,
+    /// Sets some attributes of a thread.
+    Set = 3,
+}
+
+/// The result of a hint about attributes of a thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonAttributeAnswer {
+    /// They are set.
+    Set = 0,
+    /// The policy has not yet placed the thread for the first time.
+    NotYet = 1,
+    /// A value is out of the range of its attribute.
+    Range = 2,
+    /// The policy refuses the values, with a reason.
+    Refused = 3,
+}
+
+/// What the number of an attribute means.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonAttributeUnit {
+    None = 0,
+    /// Nanoseconds.
+    Time = 1,
+}
+
 /// `BATON_HINTS_IOC_OPEN`: opens the calling thread's queue to a policy. Each open file of the
 /// device, and each thread, can have one.
 #[repr(C)]

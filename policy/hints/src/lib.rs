@@ -26,6 +26,8 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
+pub mod attributes;
+
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod attributes;
 mod field;
 #[doc(hidden)]
 pub mod fnv;

@@ -7,7 +7,9 @@ use crate::{
     tool::{baton, check, hackbench, is_well, unload_everything},
     Case,
 };
-use baton_hints::{Message, Queue, Raw, Thread};
+use baton_abi::BatonAttributeTag;
+use baton_hints::{Message, Queue, Raw, Thread, Type};
+use baton_message::attributes::{Attributes, AttributesReply};
 use echo::Reply;
 use std::{
     io::Read,
@@ -92,6 +94,15 @@ pub fn hostile(seconds: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Attacks the attributes of `cfs_c` for this many seconds under load. The tool must work afterwards.
+pub fn attributes(seconds: u64) -> Result<(), String> {
+    baton(&["load", "cfs_c", "--all"])?;
+    under_attack("cfs_c", Duration::from_secs(seconds))?;
+    let own = process::id().to_string();
+    baton(&["attr", "set", "-p", "cfs_c", "--pid", &own, "slice=1ms"])?;
+    is_well("cfs_c")
+}
+
 fn under_attack(policy: &'static str, time: Duration) -> Result<(), String> {
     let (counts, stop) = (&Counts::default(), &AtomicBool::new(false));
     let over: Over = &|| stop.load(Relaxed);
@@ -169,6 +180,9 @@ fn attack(policy: &str, seed: u32, counts: &Counts, over: Over) -> Result<(), St
                 "arbiter" => disturb::<_, arbiter::Reply>(policy, of_arbiter, chance, counts, over),
                 "locality" => {
                     disturb::<_, locality::Reply>(policy, of_locality, chance, counts, over)
+                }
+                "cfs_c" => {
+                    disturb::<_, AttributesReply>(policy, of_attributes, chance, counts, over)
                 }
                 _ => garbage(chance, counts, over),
             });
@@ -343,6 +357,45 @@ fn of_arbiter(chance: &mut Chance) -> arbiter::Hint {
             }
         }
     }
+}
+
+/// Anything that looks like a request about attributes.
+#[derive(Clone, Copy)]
+struct Request(Raw);
+
+impl Message for Request {
+    const TYPE: Type = Attributes::TYPE;
+    const THREADS: usize = Attributes::THREADS;
+
+    fn encode(&self) -> Raw {
+        self.0
+    }
+
+    fn decode(raw: &Raw) -> Option<Self> {
+        Some(Self(*raw))
+    }
+}
+
+/// Half of them can be right; in the others each word is anything.
+fn of_attributes(chance: &mut Chance) -> Request {
+    let value = |chance: &mut Chance| u64::from(chance.next()) << chance.below(40);
+    let thread = [0, process::id(), chance.next() % 400][chance.below(3)];
+    let mut raw = Raw {
+        tag: chance.next() % 5,
+        thread: if chance.below(2) == 0 {
+            process::id()
+        } else {
+            thread
+        },
+        words: [0; 6],
+    };
+    if chance.below(2) == 0 {
+        raw.words = std::array::from_fn(|_| value(chance));
+    } else if raw.tag == BatonAttributeTag::Set as u32 {
+        raw.words[0] = 1;
+        raw.words[1] = value(chance) % 100_000_001;
+    }
+    Request(raw)
 }
 
 /// Uses more groups than the policy's limit.

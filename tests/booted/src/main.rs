@@ -10,6 +10,7 @@
 //! those of the second.
 //!
 //! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long;
+//! `--attributes SECONDS` those of attributes;
 //! `--hostile-agent SECONDS` a hostile agent; `--kills TIMES` agents that end under load;
 //! `--upgrades TIMES` versions of a policy that replace each other in an agent under load; and
 //! `--apart SECONDS` groups of tasks that never share a core, on a machine with two CPUs for each.
@@ -25,6 +26,7 @@ macro_rules! case {
 
 mod agents;
 mod apart;
+mod attributes;
 mod cases;
 mod closed;
 mod configuration;
@@ -98,10 +100,15 @@ fn each_policy(
 type LongForm = fn(u64) -> Result<(), String>;
 
 /// What is run alone: its option, what it is, and the function.
-const LONG_FORMS: [(&str, &str, LongForm); 6] = [
+const LONG_FORMS: [(&str, &str, LongForm); 7] = [
     ("--hostile", "hostile clients, s", |seconds| {
         one(|| hostile::hostile(seconds))
     }),
+    (
+        "--attributes",
+        "hostile clients of attributes, s",
+        |seconds| one(|| hostile::attributes(seconds)),
+    ),
     ("--hogs", "a user's hogs, s", |seconds| {
         // Longer than the limit of the kernel's watchdog.
         one(|| crowd::hogs(seconds)).and_then(|()| one(|| crowd::fault(seconds.min(40))))
@@ -214,6 +221,7 @@ fn main() -> ExitCode {
         ("conformance", "2", conformance::cases()),
         ("upgrade", "2", upgrade::cases()),
         ("events", "2", events::cases()),
+        ("attributes", "2", attributes::cases()),
         ("killed", "2", killed::cases()),
         ("crowd", "2", crowd::cases()),
         (
