@@ -30,7 +30,7 @@ linux-headers-cloud-amd64 kmod pahole bpftool clang llvm libbpf-dev libelf-dev z
 qemu-system-x86 busybox-static systemd linux-perf rt-tests stress-ng
 protobuf-compiler chromium-headless-shell fonts-dejavu-core
 gdb strace
-librocksdb-dev libsqlite3-dev memcached
+librocksdb-dev libsqlite3-dev memcached 7zip x265 redis-server redis-tools
 z3 cvc4 why3
 "
 # Counts up when this script changes in a way that an existing root must follow.

@@ -10,7 +10,7 @@ use crate::Bench;
 use crate::{
     agent::Agent, apps::Apps, arbiter::Arbiter, fairness::Fairness, fidelity::Fidelity,
     hackbench::Hackbench, lang::Lang, locality::Locality, memcached::Memcached, pipe::Pipe,
-    record::Record, rocksdb::Rocksdb, sim::Sim, upgrade::Upgrade,
+    record::Record, rocksdb::Rocksdb, sim::Sim, twins::Twins, upgrade::Upgrade,
 };
 
 #[derive(clap::Args, Debug, Clone)]
@@ -90,6 +90,9 @@ pub enum What {
     /// Whole programs under policies in Baton's language: a parallel one, a tree of processes as
     /// that of a build, and clients of a database.
     Apps,
+    /// One policy as handlers in C, in Rust and as a BPF scheduler: a queue for each CPU, first in,
+    /// first out. Pipe, hackbench and whole programs. Exit code 1 when the one in C breaks a bound.
+    Twins,
     /// The cost of recording: pipe and hackbench under wfq, recorded, not recorded, and built
     /// without recording.
     Record,
@@ -112,6 +115,7 @@ impl What {
             What::Arbiter => &Arbiter,
             What::Lang => &Lang,
             What::Apps => &Apps,
+            What::Twins => &Twins,
             What::Record => &Record,
             What::Sim => &Sim,
         }

@@ -114,7 +114,12 @@ pub fn guest_with(subjects: &[Subject]) -> Result<Vec<FileIn>> {
     let agents = has_agents.then_some(&agents[..]);
     let mut files = files_for(None, &policies, agents)?;
     if subjects.iter().any(|s| matches!(s, Subject::Scx { .. })) {
-        files.extend(EXAMPLES.for_guest(&["scx_simple", "scx_central", "scx_userland"])?);
+        files.extend(EXAMPLES.for_guest(&[
+            "scx_simple",
+            "scx_central",
+            "scx_userland",
+            "scx_fifo",
+        ])?);
     }
     Ok(files)
 }

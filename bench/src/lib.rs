@@ -31,6 +31,7 @@ mod slow;
 pub mod subject;
 mod table;
 pub mod threads;
+mod twins;
 mod upgrade;
 
 use std::process::ExitCode;

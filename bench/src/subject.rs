@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum Subject {
     /// The kernel's own scheduler.
     Eevdf,
-    /// One of the kernel's examples for sched_ext, with its options.
+    /// One of the kernel's examples for sched_ext, with its options, or [`TWIN`].
     Scx {
         program: &'static str,
         options: &'static [&'static str],
@@ -60,6 +60,12 @@ const SCX: &[Subject] = &[
     },
 ];
 
+/// The BPF scheduler with the decisions of `fifo`.
+pub const TWIN: Subject = Subject::Scx {
+    program: "scx_fifo",
+    options: &[],
+};
+
 impl Subject {
     /// The subjects of a bench, unless others are given.
     pub fn usual() -> Vec<Self> {
@@ -75,6 +81,7 @@ impl Subject {
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let known = std::iter::once(Subject::Eevdf)
             .chain(SCX.iter().cloned())
+            .chain([TWIN])
             .find(|s| s.name() == text);
         match known {
             Some(subject) => Ok(subject),

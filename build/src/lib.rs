@@ -473,8 +473,10 @@ fn newest(dir: &Path) -> SystemTime {
         if meta.is_dir() && !["target", "tests"].contains(&entry.file_name().to_str().unwrap_or(""))
         {
             newest = newest.max(self::newest(&entry.path()));
-        } else if meta.is_file() && entry.file_name() != "Cargo.lock" {
-            newest = newest.max(meta.modified().unwrap_or(newest));
+        } else if !meta.is_dir() && entry.file_name() != "Cargo.lock" {
+            // Of a link, that of the file.
+            let changed = fs::metadata(entry.path()).and_then(|meta| meta.modified());
+            newest = newest.max(changed.unwrap_or(newest));
         }
     }
     newest

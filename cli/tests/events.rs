@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Policies in C by events (policy/c/events.h), in the simulator.
 
+mod mine;
+
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
+
+use mine::Mine;
 
 fn sim(arguments: &str) -> (Option<i32>, String) {
     let output: Output = Command::new(env!("CARGO_BIN_EXE_baton"))
@@ -149,18 +153,118 @@ fn an_attribute_of_a_thread_has_its_effect() {
     }
 }
 
+/// The place where `mine` lists its handlers.
+const EVENTS: &str = "static const struct events mine = {";
+
+/// A policy without a handler that it needs is refused, with its name.
+#[test]
+fn a_missing_handler_is_named() {
+    let mine = Mine::new();
+    for (parts, expected) in [
+        (
+            &[("\t.schedule = mine_schedule,\n", "")][..],
+            "needs the handler `schedule`",
+        ),
+        (
+            &[
+                ("\t.new_place = mine_place,\n", ""),
+                ("\t.unblock_place = mine_place,\n", ""),
+            ],
+            "needs one of the handlers `new_place` and `unblock_place`",
+        ),
+        (
+            &[("core, QUEUE_FIFO", "core, QUEUE_RBTREE")],
+            "it does not hold that kind == QUEUE_FIFO || baton_events->before",
+        ),
+    ] {
+        mine.change(parts);
+        let (code, said) = sim(&format!("{} -w hogs:n=2 --duration 20ms", mine.path()));
+        assert!(code != Some(0) && said.contains(expected), "{said}");
+    }
+    // With these alone it runs.
+    for absent in [
+        "new_prepare = mine_prepare",
+        "unblock_prepare = mine_prepare",
+        "new_place = mine_place",
+    ] {
+        let line = format!("\t.{absent},\n");
+        mine.change(&[(&line, "")]);
+        let (code, said) = sim(&format!(
+            "{} -w random:tasks=8 --duration 50ms",
+            mine.path()
+        ));
+        assert_eq!(code, Some(0), "{absent}: {said}");
+    }
+}
+
+/// An order by differences of 64 bits does not turn round after 2^31 or 2^32 ns, or where times
+/// wrap.
+#[test]
+fn an_order_lasts_for_more_than_some_seconds() {
+    let mine = Mine::new();
+    let before = "static bool mine_before(const struct thread *a, const struct thread *b)\n\
+                  {\n\treturn baton_before(a->runtime, b->runtime);\n}\n";
+    let with = format!("{before}{EVENTS} .before = mine_before,");
+    for kind in ["QUEUE_LIST", "QUEUE_RBTREE"] {
+        mine.change(&[
+            (EVENTS, &with),
+            ("core, QUEUE_FIFO", &format!("core, {kind}")),
+        ]);
+        assert_eq!(late_hog(&mine.path()), 3, "{kind}");
+    }
+    assert_eq!(late_hog("cfs_c"), 2);
+    assert_eq!(late_hog("fifo_c"), 2);
+}
+
+/// A hog begins when two others have run for 6 s. Returns the seconds that it gets of the next 6.
+/// If it always precedes a thread that has run for longer, it has every second turn.
+fn late_hog(policy: &str) -> u64 {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("late.json");
+    let text = r#"{ "global": { "duration": 12 }, "tasks": {
+        "early": { "instance": 2, "cpus": [0], "run": 100000 },
+        "late": { "cpus": [0], "delay": 6000000, "run": 100000 } } }"#;
+    std::fs::write(&file, text).expect("the file is written");
+    let output = Command::new(env!("CARGO_BIN_EXE_baton"))
+        .args([
+            "sim",
+            policy,
+            "--topology",
+            "1x1x1",
+            "--duration",
+            "12s",
+            "--json",
+            "-w",
+        ])
+        .args([file.as_os_str()])
+        .output()
+        .expect("baton runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let json: serde_json::Value = serde_json::from_str(&said).expect(&said);
+    let groups = json[0]["groups"].as_array().expect(&said);
+    let late = groups.iter().find(|group| group["name"] == "late");
+    let ns = late
+        .and_then(|group| group["cpu_ns"].as_u64())
+        .expect(&said);
+    (ns + 500_000_000) / 1_000_000_000
+}
+
+/// Machines on which each core has a cache of its own, all are SMT siblings, or there is one core.
+#[test]
+fn machines_of_any_shape_are_scheduled() {
+    for policy in ["fifo_c", "global_fifo", "cfs_c", "central_c", "rusty_c"] {
+        for topology in ["1x1x1", "4x1x1", "4x1x2", "1x1x4", "3x2x1"] {
+            let run = format!("{policy} -w random:tasks=16 --topology {topology} --duration 100ms");
+            let (code, said) = sim(&run);
+            assert_eq!(code, Some(0), "{policy} on {topology}: {said}");
+        }
+    }
+}
+
 /// What a policy says of its attributes and hints is looked at before anything runs.
 #[test]
 fn attributes_that_are_not_as_described_are_refused() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let new = Command::new(env!("CARGO_BIN_EXE_baton"))
-        .args(["new", "--lang", "c", "mine", "--dir"])
-        .arg(directory.path())
-        .status()
-        .expect("baton runs");
-    assert!(new.success());
-    let file = directory.path().join("mine/mine.c");
-    let source = std::fs::read_to_string(&file).expect("the policy is there");
+    let mine = Mine::new();
     let at = "BATON_ATTRIBUTES_AT(struct mine_thread, own),";
     let few = r#".attributes = { { "a", 0, 9, 1 } },"#;
     let many = r#".attributes = { { "a" }, { "b" }, { "c" }, { "d" }, { "e" } },"#;
@@ -206,12 +310,9 @@ fn attributes_that_are_not_as_described_are_refused() {
              struct thread *named, const struct baton_hint *hint) {{ return false; }}\n"
         );
         let members = members.concat();
-        let begin = "static const struct events mine = {";
-        assert!(source.contains(begin), "{source}");
-        let with = format!("{types}{begin} .thread_size = sizeof(struct mine_thread), {members}");
-        std::fs::write(&file, source.replace(begin, &with)).expect("the policy is changed");
-        let path = file.parent().expect("a directory").display().to_string();
-        let (code, said) = sim(&format!("{path} -w hogs:n=2 --duration 20ms"));
+        let with = format!("{types}{EVENTS} .thread_size = sizeof(struct mine_thread), {members}");
+        mine.change(&[(EVENTS, &with)]);
+        let (code, said) = sim(&format!("{} -w hogs:n=2 --duration 20ms", mine.path()));
         match expected {
             None => assert_eq!(code, Some(0), "{count}, {members}: {said}"),
             Some(why) => assert!(

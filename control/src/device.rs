@@ -146,6 +146,31 @@ impl Device {
         )
     }
 
+    /// The places in policies in C at which changes of threads' states were refused.
+    pub fn refused_changes(&self) -> Result<Vec<BatonRefusedChange>> {
+        let (mut found, mut place) = (Vec::new(), 0);
+        while place < BATON_REFUSED_PLACES {
+            let ask = BatonRefusedChange {
+                place,
+                policy: 0,
+                line: 0,
+                pid: 0,
+                times: 0,
+                handler: [0; 24],
+                from: [0; 16],
+                to: [0; 16],
+                why: [0; 80],
+            };
+            let change = self.ask::<BATON_IOC_REFUSED_CHANGE, _>(ask, "a refused change")?;
+            if change.times == 0 {
+                break;
+            }
+            place = change.place + 1;
+            found.push(change);
+        }
+        Ok(found)
+    }
+
     /// All tasks that have a slot.
     pub fn tasks(&self) -> Result<Vec<BatonTaskInfo>> {
         let (mut found, mut slot) = (Vec::new(), 0);

@@ -77,7 +77,9 @@ pub fn list(policies: &[Policy]) -> String {
             p.name.clone(),
             p.state.into(),
             p.tasks.to_string(),
+            p.running.to_string(),
             p.queued.to_string(),
+            p.asleep.to_string(),
             bytes(p.memory_bytes),
             p.refusals.to_string(),
             p.faults.to_string(),
@@ -90,9 +92,34 @@ pub fn list(policies: &[Policy]) -> String {
         ]
     });
     let titles = [
-        "POLICY", "STATE", "TASKS", "QUEUED", "MEMORY", "REFUSALS", "FAULTS", "SHARE", "OPTIONS",
+        "POLICY", "STATE", "TASKS", "RUNNING", "QUEUED", "ASLEEP", "MEMORY", "REFUSALS", "FAULTS",
+        "SHARE", "OPTIONS",
     ];
     table(&titles, &rows.collect::<Vec<_>>())
+}
+
+/// The changes of threads' states that were refused, if there were any.
+fn refused_changes(policy: &Policy) -> String {
+    if policy.refused_changes.is_empty() {
+        return String::new();
+    }
+    let rows = policy.refused_changes.iter().map(|change| {
+        let line = change.line.map_or("-".into(), |line| line.to_string());
+        vec![
+            change.handler.clone(),
+            line,
+            change.times.to_string(),
+            format!("{} to {}", change.from, change.to),
+            change.why.clone(),
+        ]
+    });
+    let titles = ["HANDLER", "LINE", "TIMES", "CHANGE", "WHY"];
+    let rows: Vec<_> = rows.collect();
+    format!(
+        "Changes of states that {} was refused:\n{}\n",
+        policy.name,
+        table(&titles, &rows)
+    )
 }
 
 /// The output of `baton partition list`.
@@ -118,6 +145,9 @@ pub fn status(status: &Status) -> String {
     text.push('\n');
     text.push_str(&list(&status.policies));
     text.push('\n');
+    for policy in &status.policies {
+        text.push_str(&refused_changes(policy));
+    }
     if !status.partitions.is_empty() {
         text.push_str(&partitions(&status.partitions));
         text.push('\n');
@@ -355,7 +385,7 @@ fn cause(fault: &Fault) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{Call, Task};
+    use crate::status::{Call, RefusedChange, Task};
 
     /// BATON_BLESS=1 writes the golden files anew.
     fn check(name: &str, got: &str) {
@@ -409,7 +439,9 @@ mod tests {
             id: 17,
             version: 1,
             tasks,
+            running: 1,
             queued: 3,
+            asleep: tasks - 4,
             memory_bytes,
             refusals: 2,
             faults: 0,
@@ -420,6 +452,7 @@ mod tests {
             partition: (name == "wfq").then(|| "fast".into()),
             can_roll_back: false,
             history: vec![],
+            refused_changes: vec![],
         };
         let cpu = |cpu, online| Cpu {
             cpu,
@@ -446,7 +479,18 @@ mod tests {
             }),
             policies: vec![
                 policy("wfq", "faulted", 17, 5 << 20, "slice=3ms"),
-                policy("fifo", "running", 104, 2000, ""),
+                Policy {
+                    refused_changes: vec![RefusedChange {
+                        handler: "schedule".into(),
+                        line: Some(57),
+                        times: 1_000,
+                        from: "READY".into(),
+                        to: "BLOCKED".into(),
+                        pid: 4711,
+                        why: "a thread is BLOCKED by its own `block`, and leaves its queue".into(),
+                    }],
+                    ..policy("fifo", "running", 104, 2000, "")
+                },
             ],
             partitions: vec![crate::status::Partition {
                 name: "fast".into(),

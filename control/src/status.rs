@@ -3,6 +3,7 @@
 //! which `--json` prints as it is and `report` formats.
 
 use baton_abi::*;
+use baton_core::TaskState;
 use serde::Serialize;
 
 use crate::cgroups;
@@ -64,9 +65,12 @@ pub struct Policy {
     pub state: &'static str,
     pub id: u32,
     pub version: u32,
-    /// Tasks that belong to the policy, and those of them that wait in its queues.
+    /// Tasks that belong to the policy, and those of them that run, wait in its queues and sleep.
+    /// Tasks change while they are counted, so the sum may differ.
     pub tasks: u32,
+    pub running: u32,
     pub queued: u32,
+    pub asleep: u32,
     pub memory_bytes: u64,
     pub refusals: u64,
     pub faults: u64,
@@ -82,6 +86,42 @@ pub struct Policy {
     pub can_roll_back: bool,
     /// The last changes of version, oldest first.
     pub history: Vec<Change>,
+    /// Of a policy in C: the changes of threads' states that were refused, by place.
+    pub refused_changes: Vec<RefusedChange>,
+}
+
+/// A place in a policy in C at which changes of threads' states were refused.
+#[derive(Serialize, Debug, Clone, PartialEq)]
+pub struct RefusedChange {
+    pub handler: String,
+    /// Of the policy's source.
+    pub line: Option<u32>,
+    pub times: u64,
+    /// States of the first thread, and its id.
+    pub from: String,
+    pub to: String,
+    pub pid: u32,
+    pub why: String,
+}
+
+impl RefusedChange {
+    fn new(change: &BatonRefusedChange) -> Self {
+        Self {
+            handler: text(&change.handler),
+            line: (change.line != 0).then_some(change.line),
+            times: change.times,
+            from: text(&change.from),
+            to: text(&change.to),
+            pid: change.pid,
+            why: text(&change.why),
+        }
+    }
+}
+
+/// Tasks of a policy by state, counted.
+fn in_state(tasks: &[BatonTaskInfo], policy: u32, state: TaskState) -> u32 {
+    let is_it = |task: &&BatonTaskInfo| task.policy == policy && task.state == state as u32;
+    tasks.iter().filter(is_it).count() as u32
 }
 
 /// One change of a policy's version.
@@ -179,6 +219,8 @@ impl Status {
     pub fn read(device: &Device) -> Result<Self> {
         let core = device.core()?;
         let infos = device.policies()?;
+        let tasks = device.tasks()?;
+        let refused = device.refused_changes()?;
         let default = infos
             .iter()
             .find(|p| p.id == core.default_policy && p.id != 0);
@@ -203,7 +245,10 @@ impl Status {
                 default_policy: default.map(|p| text(&p.name)),
                 stall_ms: core.stall_ms,
             }),
-            policies: infos.iter().map(Policy::new).collect(),
+            policies: infos
+                .iter()
+                .map(|info| Policy::new(info, &tasks, &refused))
+                .collect(),
             partitions: device.partitions()?,
             cgroups: cgroups::rules(device)?,
             cpus: (0..core.nr_cpus)
@@ -215,14 +260,22 @@ impl Status {
 }
 
 impl Policy {
-    pub fn new(info: &BatonPolicyInfo) -> Self {
+    fn new(
+        info: &BatonPolicyInfo,
+        tasks: &[BatonTaskInfo],
+        refused: &[BatonRefusedChange],
+    ) -> Self {
+        let in_state = |state| in_state(tasks, info.id, state);
+        let refused = refused.iter().filter(|change| change.policy == info.index);
         Self {
             name: text(&info.name),
             state: state_name(info.state),
             id: info.id,
             version: info.version,
             tasks: info.tasks,
+            running: in_state(TaskState::Running),
             queued: info.queued,
+            asleep: in_state(TaskState::Sleeping),
             memory_bytes: info.memory,
             refusals: info.refusals,
             faults: info.faults,
@@ -238,6 +291,7 @@ impl Policy {
                 .filter(|c| c.kind != 0)
                 .map(change)
                 .collect(),
+            refused_changes: refused.map(RefusedChange::new).collect(),
         }
     }
 }

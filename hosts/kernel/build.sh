@@ -193,7 +193,7 @@ wrap() {
 }
 
 build_policy() {
-	local policy out=$2 package name dir sources=()
+	local policy out=$2 package name dir sources=() headers=()
 	policy=$(cd "$1" && pwd)
 	if [ -e "$policy/Cargo.toml" ]; then
 		package=$(sed -n 's/^name *= *"\(.*\)"/\1/p' "$policy/Cargo.toml" | head -n 1)
@@ -202,6 +202,7 @@ build_policy() {
 		package=$(basename "$policy")
 		name=${package//-/_}
 		mapfile -t sources < <(cd "$policy" && ls ./*.c)
+		mapfile -t headers < <(cd "$policy" && compgen -G './*.h')
 		[ ${#sources[@]} -gt 0 ] || die "$policy has neither a Cargo.toml nor a C file (user)"
 	fi
 	dir=$work/policy-$name
@@ -210,7 +211,7 @@ build_policy() {
 	copy "$here/policy_module.c" "$here/register.h" "$top"/policy/c/*.h "$dir"
 	cp "$here/Kbuild.policy" "$dir/Kbuild"
 	if [ ${#sources[@]} -gt 0 ]; then
-		copy "${sources[@]/#/$policy/}" "$dir"
+		copy "${sources[@]/#/$policy/}" "${headers[@]/#/$policy/}" "$dir"
 	else
 		wrap "$policy" "$package" "$dir/wrapper"
 		rust_object "$dir/wrapper" "baton_module_$name" "$dir/policy_code.o_shipped" BATON_POLICY_OPS

@@ -142,6 +142,7 @@ union request {
 	struct baton_grant grant;
 	struct baton_record_block block;
 	struct baton_record_checkpoint checkpoint;
+	struct baton_refused_change refused;
 };
 
 /* Is this string from user space terminated? */
@@ -298,6 +299,8 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 	case BATON_IOC_GRANT:
 		return terminated(r->grant.name, sizeof(r->grant.name)) ? baton_grant(&r->grant)
 									: -EINVAL;
+	case BATON_IOC_REFUSED_CHANGE:
+		return baton_moves_read(&r->refused);
 	case BATON_IOC_RECORD:
 	case BATON_IOC_RECORD_TAKE:
 	case BATON_IOC_RECORD_STOP:

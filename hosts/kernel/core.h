@@ -175,7 +175,13 @@ void baton_unmake(struct baton_place *place, const struct baton_version *version
 void baton_fault_clear(struct baton_place *place);
 void baton_fault_exit(void);
 
+/* debugfs.c */
+void baton_debugfs_init(void);
+void baton_debugfs_exit(void);
+
 /* moves.c */
+struct baton_refused_change;
+int baton_moves_read(struct baton_refused_change *what);
 void baton_moves_forget(u32 policy);
 void baton_moves_exit(void);
 

@@ -96,7 +96,8 @@ const char *baton_granted(const char *policy, u32 entries, struct baton_granted 
 		} else {
 			granted->number = grants[i].number;
 			granted->is_used_up = false;
-			granted->any_thread = grant->any_thread || capable(CAP_SYS_ADMIN);
+			granted->any_thread = grant->any_thread ||
+					      ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN);
 			return NULL;
 		}
 	}

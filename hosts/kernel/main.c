@@ -48,6 +48,7 @@ static int __init baton_init(void)
 		goto no_control;
 	baton_fallback_timers_init();
 	baton_watch_init();
+	baton_debugfs_init();
 	return 0;
 no_control:
 	baton_control_exit();
@@ -66,6 +67,7 @@ free:
 /* No policy module and no shim is loaded, as both hold references. */
 static void __exit baton_exit(void)
 {
+	baton_debugfs_exit();
 	baton_control_exit();
 	baton_hints_exit();
 	baton_watch_exit();

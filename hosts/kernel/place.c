@@ -141,6 +141,7 @@ void baton_unregister(const struct baton_policy *ops)
 		 * a call that read the entry before may still run: see the beginning of Host::call
 		 */
 		synchronize_rcu();
+		baton_moves_forget(baton_place_index(place));
 		baton_timers_remove(place);
 		kfree(version);
 	}

@@ -92,6 +92,16 @@ volatile_atomics() {
 	fi
 }
 
+# What the kernel's compiler flags define is allowed, and the processor finds NULL pointers and
+# divisions by zero. Each check has a trap of its own, so that the trap has the line.
+undefined_traps() {
+	local version
+	version=$("${CC:-gcc}" --version)
+	echo "-fsanitize=undefined -fsanitize-trap=undefined" \
+		"-fno-sanitize=null,integer-divide-by-zero,alignment,pointer-overflow,signed-integer-overflow"
+	[[ $version == *clang* ]] || echo "-fno-crossjumping -fno-tree-tail-merge"
+}
+
 build_c() {
 	local name dir header compile sources
 	name=$(basename "$policy")
@@ -101,8 +111,8 @@ build_c() {
 		echo '#include "words.h"' | write "$dir/include/$header"
 	done
 	# Unaligned access, aliasing and overflow as with the kernel's compiler flags; with symbols, for
-	# the checker's stories.
-	compile=("${CC:-gcc}" -std=gnu11 "$optimise" -g -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow
+	# the lines of crashes. What C does not define is a trap.
+	compile=("${CC:-gcc}" $(undefined_traps) -std=gnu11 "$optimise" -g -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow
 		-fstack-clash-protection -ffile-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter
 		-DBATON_POLICY_NAME="\"$name\"" -I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy")
 	if [ -n "$points" ]; then

@@ -279,9 +279,11 @@ static const char *cfs_check(struct policy *policy, struct thread *thread, const
 
 static void cfs_changed(struct policy *policy, struct thread *thread)
 {
+	struct core *core = baton_read_core(thread);
+
 	/* It is chosen anew, with its new slice. */
-	if (thread->state == THREAD_RUNNING)
-		preempt_core(thread->core);
+	if (core && baton_read(thread->state) == THREAD_RUNNING)
+		preempt_core(core);
 }
 
 static const struct events cfs_c = {

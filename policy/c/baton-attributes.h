@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * For applications in C: reads and sets the attributes that a policy gives its threads. See
- * docs/c.md. It works by hints (baton-hints.h), so a queue belongs to one thread, which opens, uses
+ * docs/attributes.md. It works by hints (baton-hints.h), so a queue belongs to one thread, which opens, uses
  * and closes it, and must be a task of the policy.
  *
  * On failure the functions return -1 with errno, and `message` says why.
@@ -57,7 +57,9 @@ static inline int baton_attributes_ask(struct baton_attributes *queue, const str
 	if (baton_hints_wait(&queue->hints, reply, BATON_ATTRIBUTES_PATIENCE) != 1)
 		return baton_attributes_fail(queue, ETIMEDOUT, "the policy did not reply");
 	if (reply->tag != BATON_ATTRIBUTE_TAG_SET)
-		return 0;
+		return reply->tag == ask->tag ?
+			       0 :
+			       baton_attributes_fail(queue, EPROTO, "the reply is to something else");
 	switch (reply->words[0]) {
 	case BATON_ATTRIBUTE_ANSWER_SET:
 		return 0;

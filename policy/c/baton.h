@@ -84,6 +84,9 @@
 // Maximum number of cgroups that belong to policies.
 #define BATON_MAX_RULES 64
 
+// Number of places at which refused changes are counted.
+#define BATON_REFUSED_PLACES 256
+
 // Number of words of a hint.
 #define BATON_HINT_WORDS 6
 
@@ -1026,6 +1029,26 @@ struct baton_task_info {
 	uint32_t wanted;
 };
 
+// `BATON_IOC_REFUSED_CHANGE`: a place in a policy in C at which changes of threads' states were
+// refused (`policy/c/events.h`). In: `place`. Out: the first at that place of the table or after
+// it. All names are NUL-terminated.
+struct baton_refused_change {
+	uint32_t place;
+	// Index of the policy.
+	uint32_t policy;
+	// Line of the policy's source; 0 if none is known.
+	uint32_t line;
+	// The first thread.
+	uint32_t pid;
+	// How often; 0 when there is no further place.
+	uint64_t times;
+	// The policy's handler, and the states.
+	uint8_t handler[24];
+	uint8_t from[16];
+	uint8_t to[16];
+	uint8_t why[80];
+};
+
 // An entry for one hint in a ring, one cache line. See `policy/message/src/ring.rs` for the
 // sequence.
 struct baton_hints_entry {
@@ -1375,6 +1398,8 @@ struct baton_policy {
 
 
 
+
+
 // Requests (ioctls); a number holds the size of its structure.
 #define BATON_IOC_CORE 0xc028ba00U
 #define BATON_IOC_POLICY 0xc410ba01U
@@ -1395,6 +1420,7 @@ struct baton_policy {
 #define BATON_IOC_RECORD_STOP 0xc01cba10U
 #define BATON_IOC_RECORD_CHECKPOINT 0xc018ba11U
 #define BATON_IOC_GRANT 0xc050ba12U
+#define BATON_IOC_REFUSED_CHANGE 0xc0a0ba13U
 #define BATON_ENCLAVE_IOC_SET 0xc100ba18U
 #define BATON_HINTS_IOC_OPEN 0xc128ba20U
 #define BATON_HINTS_IOC_SEND 0xc040ba21U

@@ -41,6 +41,7 @@ static inline const char *baton_judge_attributes(const struct events *ev)
 	if (ev->attributes_size != count * sizeof(s64))
 		return "the attributes are not as many as are described: each is an s64";
 	if (ev->attributes_at < sizeof(struct thread) || ev->attributes_at % sizeof(s64) ||
+	    ev->thread_size < ev->attributes_size ||
 	    ev->attributes_at > ev->thread_size - ev->attributes_size)
 		return "the attributes are no member of the policy's type of threads";
 	for (i = 0; i < count; i++) {
@@ -159,8 +160,10 @@ static noinline u64 baton_events_attributes(const struct events *ev, struct poli
 		return 0;
 	}
 	thread = thread_at(policy, hint->thread - 1);
+	/* Two requests do not lose each other's values, though a thread may change its core. */
+	baton_host_lock(&policy->attributes_lock);
 	core = baton_lock_home(thread);
-	if (!core || thread->state <= THREAD_NEW) {
+	if (!core || baton_read(thread->state) <= THREAD_NEW) {
 		reply[0] = BATON_ATTRIBUTE_ANSWER_NOT_YET;
 		/* An answer to either request. */
 		baton_host_reply(from->slot, BATON_ATTRIBUTE_TAG_SET, reply);
@@ -174,6 +177,7 @@ static noinline u64 baton_events_attributes(const struct events *ev, struct poli
 	}
 	if (core)
 		unlock_core(core);
+	baton_host_unlock(&policy->attributes_lock);
 	baton_end(call);
 	return 0;
 }

@@ -70,12 +70,33 @@ static inline void baton_place_cores(struct policy *policy, const struct baton_e
 	}
 }
 
+#ifdef __KERNEL__
+#define BATON_THREADS_ALIGN 64
+#else
+/* The guard behind the memory begins where the last thread ends. */
+#define BATON_THREADS_ALIGN 8
+#endif
+
 /* Zeroed memory. */
 static inline void *baton_room(size_t count, size_t size, size_t align)
 {
 	void *at = baton_host_alloc(array_size(count, size), align);
 
 	return at ? memset(at, 0, count * size) : NULL;
+}
+
+/* Why a policy with these handlers cannot run, or NULL. */
+static inline const char *baton_judge_handlers(const struct events *ev)
+{
+	if ((ev->thread_size && ev->thread_size < sizeof(struct thread)) ||
+	    (ev->core_size && ev->core_size < sizeof(struct core)) ||
+	    (ev->policy_size && ev->policy_size < sizeof(struct policy)))
+		return "a type that embeds one of the library's is as large as that at least";
+	if (!ev->schedule)
+		return "a policy needs the handler `schedule`";
+	if (!ev->new_place && !ev->unblock_place)
+		return "a policy needs one of the handlers `new_place` and `unblock_place`";
+	return baton_judge_attributes(ev);
 }
 
 static void *baton_events_create(const struct events *ev, const struct baton_env *env)
@@ -86,7 +107,7 @@ static void *baton_events_create(const struct events *ev, const struct baton_env
 
 	if (!policy)
 		goto failed;
-	why = baton_judge_attributes(ev);
+	why = baton_judge_handlers(ev);
 	if (why)
 		goto failed;
 	why = "there is no memory for the policy";
@@ -96,11 +117,12 @@ static void *baton_events_create(const struct events *ev, const struct baton_env
 	policy->core_size = BATON_SIZE(ev, core, 128);
 	policy->thread_size = BATON_SIZE(ev, thread, 8);
 	policy->cores = baton_room(env->nr_cpus, policy->core_size, 128);
-	policy->threads = baton_room(env->max_tasks, policy->thread_size, 64);
+	policy->threads = baton_room(env->max_tasks, policy->thread_size, BATON_THREADS_ALIGN);
 	policy->places = baton_room(env->nr_cpus, sizeof(*policy->places), 8);
 	if (!policy->cores || !policy->threads || !policy->places)
 		goto failed;		/* the host frees what was allocated */
 	raw_res_spin_lock_init(&policy->lock);
+	raw_res_spin_lock_init(&policy->attributes_lock);
 	for (i = 0; i < env->nr_cpus; i++) {
 		struct core *core = core_at(policy, i);
 

@@ -185,6 +185,8 @@ static __always_inline bool queue_is_locked(const struct queue *queue)
 /* In `init`. `core` may be NULL. */
 static inline void queue_init(struct queue *queue, struct core *core, enum queue_kind kind)
 {
+	/* Such a queue has an order. */
+	baton_assert(kind == QUEUE_FIFO || baton_events->before);
 	*queue = (struct queue){ .core = core, .kind = kind };
 	if (core) {
 		queue->next_of_core = core->queues;
@@ -259,7 +261,7 @@ static noinline void baton_link_in_order(struct queue *queue, struct thread *thr
 }
 
 /* A queue without a core may be entered without the policy's lock: it is taken here. */
-static __always_inline bool baton_guard(const struct queue *queue)
+static __always_inline bool baton_guard_queue(const struct queue *queue)
 {
 	struct baton_call *call = baton_call();
 
@@ -271,7 +273,7 @@ static __always_inline bool baton_guard(const struct queue *queue)
 
 static __always_inline void baton_link(struct queue *queue, struct thread *thread)
 {
-	bool guarded = baton_guard(queue);
+	bool guarded = baton_guard_queue(queue);
 
 	if (unlikely(queue->kind != QUEUE_FIFO))
 		baton_link_in_order(queue, thread);
@@ -522,10 +524,10 @@ static __always_inline bool baton_change_state(struct thread *thread, enum threa
 					       struct core *core, struct queue *queue, u32 line)
 {
 	struct baton_call *call = baton_call();
-	const char *why;
 
 #ifndef BATON_UNCHECKED
-	why = baton_judge(call, thread, to, core, queue);
+	const char *why = baton_judge(call, thread, to, core, queue);
+
 	if (unlikely(why)) {
 		baton_refuse(call, thread, to, line, why);
 		return false;

@@ -11,9 +11,14 @@ static __always_inline bool baton_knows(const struct thread *thread)
 	return thread->state > THREAD_NEW;
 }
 
-static inline void baton_renew(const struct events *ev, struct policy *policy,
-			       struct thread *thread, const struct baton_task *task)
+/*
+ * The slot has a new thread, which this call owns. A request about attributes may hold the lock of
+ * the core that the slot's last thread had.
+ */
+static inline void baton_begin_thread(const struct events *ev, struct policy *policy,
+				      struct thread *thread, const struct baton_task *task)
 {
+	struct core *core = baton_lock_home(thread);
 	u64 token = READ_ONCE(thread->token);
 	u32 i;
 
@@ -26,6 +31,8 @@ static inline void baton_renew(const struct events *ev, struct policy *policy,
 	for (i = 0; i < baton_nr_attributes(ev); i++)
 		baton_attributes(ev, thread)[i] = ev->attributes[i].initial;
 	baton_update(thread, task);
+	if (core)
+		unlock_core(core);
 }
 
 /* Another thread than one that is asleep. */
@@ -44,7 +51,7 @@ static noinline u64 baton_select_other(const struct events *ev, struct baton_cal
 	 */
 	if (baton_knows(call->thread) || READ_ONCE(call->thread->token) & BATON_PRESENT)
 		return (u32)how->prev_cpu;
-	baton_renew(ev, call->policy, call->thread, task);
+	baton_begin_thread(ev, call->policy, call->thread, task);
 	if (!ev->new_prepare)
 		return (u32)how->prev_cpu;
 	call->handler = BATON_IN_new_prepare;
@@ -108,7 +115,7 @@ static noinline void baton_events_new(const struct events *ev, struct policy *po
 		thread->nice = task->nice;
 		return;
 	}
-	baton_renew(ev, policy, thread, task);
+	baton_begin_thread(ev, policy, thread, task);
 	BATON_PLACE(({
 		if (ev->new_place)
 			BATON_HANDLE_FIRST(new_place, thread, core);

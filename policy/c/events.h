@@ -146,6 +146,7 @@ struct core {
  */
 struct policy {
 	rqspinlock_t lock;
+	rqspinlock_t attributes_lock;	/* of requests about attributes; before a core's lock */
 	struct baton_call *holder;
 	u32 users;			/* versions that share it; guarded by the host */
 	u32 nr_cores, core_size;
@@ -250,8 +251,10 @@ struct events {
 	struct attribute attributes[BATON_MAX_ATTRIBUTES];
 	u32 attributes_at, attributes_size;
 	/*
-	 * Somebody sets some of them. `attributes` points to all, as they will be: each is in its
-	 * range. `checkparam` returns NULL, or why they cannot be so, in at most 39 letters.
+	 * Somebody sets some of them. `attributes` points to all, as they will be; those that are
+	 * set are in their range. The thread's core is locked, which does not keep a sleeping
+	 * thread from waking up elsewhere meanwhile: use baton_read(thread->state) and
+	 * baton_read_core(thread). `checkparam` returns NULL, or why they cannot be so, in at most 39 letters.
 	 * `setparam` stores them, without it the library does; then comes `attr_changed`.
 	 * `getparam` reads what `setparam` stored, and is called before each of these, too.
 	 */

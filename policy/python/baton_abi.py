@@ -27,6 +27,7 @@ CHANGES_KEPT = 8
 MAX_PARTITIONS = 16
 CPU_WORDS = 64
 MAX_RULES = 64
+REFUSED_PLACES = 256
 HINT_WORDS = 6
 HINTS_MIN_ENTRIES = 16
 HINTS_MAX_ENTRIES = 4096
@@ -188,6 +189,7 @@ IOC_RECORD_TAKE = 0xc01cba0f
 IOC_RECORD_STOP = 0xc01cba10
 IOC_RECORD_CHECKPOINT = 0xc018ba11
 IOC_GRANT = 0xc050ba12
+IOC_REFUSED_CHANGE = 0xc0a0ba13
 ENCLAVE_IOC_SET = 0xc100ba18
 HINTS_IOC_OPEN = 0xc128ba20
 HINTS_IOC_SEND = 0xc040ba21
@@ -622,6 +624,20 @@ class TaskInfo(ctypes.Structure):
         ("nice", ctypes.c_int32),
         ("comm", ctypes.c_uint8 * 16),
         ("wanted", ctypes.c_uint32),
+    ]
+
+
+class RefusedChange(ctypes.Structure):
+    _fields_ = [
+        ("place", ctypes.c_uint32),
+        ("policy", ctypes.c_uint32),
+        ("line", ctypes.c_uint32),
+        ("pid", ctypes.c_uint32),
+        ("times", ctypes.c_uint64),
+        ("handler", ctypes.c_uint8 * 24),
+        ("from", ctypes.c_uint8 * 16),
+        ("to", ctypes.c_uint8 * 16),
+        ("why", ctypes.c_uint8 * 80),
     ]
 
 

@@ -221,8 +221,10 @@ class Attributes:
         reply = self._queue.wait(self.PATIENCE)
         if reply is None:
             raise NotSet("the policy did not reply")
-        tag, words = reply
-        if tag != abi.ATTRIBUTE_TAG_SET or words[0] == abi.ATTRIBUTE_ANSWER_SET:
+        of, words = reply
+        if of not in (tag, abi.ATTRIBUTE_TAG_SET):
+            raise NotSet("the reply is to something else")
+        if of != abi.ATTRIBUTE_TAG_SET or words[0] == abi.ATTRIBUTE_ANSWER_SET:
             return words
         if words[0] == abi.ATTRIBUTE_ANSWER_NOT_YET:
             raise NotSet("the policy does not know the thread yet")

@@ -25,9 +25,21 @@ struct Guest {
     part: &'static str,
 }
 
-/// The policies that tests run as agents.
-const AGENTS: [&str; 8] = [
-    "central", "echo", "faulty", "fifo", "locality", "shinjuku", "wfq", "witness",
+/// The policies that tests run as agents, and those in C, whose recordings are replayed.
+const AGENTS: [&str; 13] = [
+    "central",
+    "central_c",
+    "cfs_c",
+    "echo",
+    "faulty",
+    "fifo",
+    "fifo_c",
+    "global_fifo",
+    "locality",
+    "rusty_c",
+    "shinjuku",
+    "wfq",
+    "witness",
 ];
 
 /// The guests, the longest first. Each test is for one kind of machine. The tests for two CPUs, by

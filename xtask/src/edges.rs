@@ -120,7 +120,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("baton-vm", &[]),
-    ("baton-control", &["baton-abi", "baton-trace"]),
+    ("baton-control", &["baton-abi", "baton-core", "baton-trace"]),
     (
         "baton-build",
         &["baton-control", "baton-lang", "baton-native", "baton-vm"],

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `baton attr`: attributes that a policy gives its threads (docs/c.md).
+//! `baton attr`: attributes that a policy gives its threads (docs/attributes.md).
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -76,6 +77,13 @@ impl Of {
     }
 }
 
+impl Of {
+    /// Has this thread of the process ended since it was listed?
+    fn has_ended(&self, thread: u32) -> bool {
+        self.threads && !Path::new(&format!("/proc/{thread}")).exists()
+    }
+}
+
 fn setting(text: &str) -> std::result::Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("it is KEY=VALUE: slice=3ms")?;
     Ok((key.into(), value.into()))
@@ -111,13 +119,13 @@ fn open(policy: &str) -> Result<(Attributes, Vec<Attribute>)> {
     let no_queue = |why: OpenError| match why {
         OpenError::Refused(Errno::PROTOTYPE, _) => Error::user(
             format!("the threads of {policy} have no attributes"),
-            "a policy in C can have them: docs/c.md",
+            "a policy in C can have them: docs/attributes.md",
         ),
         OpenError::Refused(Errno::NOENT, _) => Error::user(
             format!("no policy {policy} runs that has attributes"),
             "see what runs: baton status",
         ),
-        other => Error::user(other.to_string(), "see docs/c.md, about attributes"),
+        other => Error::user(other.to_string(), "see docs/attributes.md"),
     };
     let mut queue = match Attributes::open(policy) {
         Err(OpenError::Refused(Errno::SRCH, _)) => {
@@ -220,8 +228,12 @@ fn value(text: &str, of: &Attribute) -> Result<i64> {
         let (min, max) = (of.min, of.max);
         return Err(wrong(format!("give a whole number from {min} to {max}")));
     }
-    let time = names::duration(text).map_err(wrong)?;
-    Ok(time.as_nanos() as i64)
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text),
+    };
+    let time = names::duration(digits).map_err(wrong)?;
+    Ok(sign * time.as_nanos() as i64)
 }
 
 fn list(policy: &Policy, output: Output) -> Result<()> {
@@ -255,10 +267,11 @@ fn get(policy: &Policy, of: &Of, output: Output) -> Result<()> {
     let (mut queue, table) = open(&policy.name)?;
     let mut rows = Vec::new();
     for thread in of.list()? {
-        let values = queue
-            .get(thread)
-            .map_err(|why| failed(&policy.name, Some(thread), &table, why))?;
-        rows.push((thread, values));
+        match queue.get(thread) {
+            Ok(values) => rows.push((thread, values)),
+            Err(_) if of.has_ended(thread) => {}
+            Err(why) => return Err(failed(&policy.name, Some(thread), &table, why)),
+        }
     }
     if output.json {
         let row = |(thread, values): &(u32, Vec<i64>)| {
@@ -294,13 +307,20 @@ fn set(policy: &Policy, of: &Of, values: &[(String, String)]) -> Result<()> {
             of.ok_or_else(|| failed(&policy.name, None, &table, Failed::NoSuch(key.clone())))?;
         all.push((key.as_str(), value(text, of)?));
     }
-    let threads = of.list()?;
-    for thread in &threads {
-        queue
-            .set(*thread, &all)
-            .map_err(|why| failed(&policy.name, Some(*thread), &table, why))?;
+    let mut count = 0;
+    for thread in of.list()? {
+        match queue.set(thread, &all) {
+            Ok(()) => count += 1,
+            Err(_) if of.has_ended(thread) => {}
+            Err(why) => {
+                if count > 0 {
+                    eprintln!("baton: threads whose attributes are set: {count}");
+                }
+                return Err(failed(&policy.name, Some(thread), &table, why));
+            }
+        }
     }
-    eprintln!("baton: threads whose attributes are set: {}", threads.len());
+    eprintln!("baton: threads whose attributes are set: {count}");
     Ok(())
 }
 

@@ -13,6 +13,7 @@
  * another one.
  */
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "words.h"
 #include "baton.h"
@@ -21,11 +22,23 @@
 
 extern const struct baton_policy BATON_POLICY_OPS;
 
+/*
+ * Blocks that have a guard behind them, those that are free included. Each takes two mappings of a
+ * process's 65,530, and every policy has a copy of this file.
+ */
+#define MAX_MAPPED 8192
+static size_t nr_mapped;
+/* Freed blocks of a pool whose addresses are not used again yet. */
+#define NR_FREED 1024
+#define PAGE ((size_t)4096)
+
+/* Lies before the memory that it describes. */
 struct block {
 	struct block *next, **link;
 	struct pool *owner;
-	void *base;		/* what malloc gave */
+	void *base;		/* what mmap or malloc gave */
 	size_t size;
+	size_t mapped;		/* 0: by malloc */
 };
 
 /* The memory that instances share which have taken a state over from each other. */
@@ -33,6 +46,8 @@ struct pool {
 	struct block *blocks;
 	size_t used;
 	size_t users;		/* instances, and states on their way from one to another */
+	struct { void *base; size_t size; } freed[NR_FREED];	/* cannot be accessed */
+	size_t next_freed;
 };
 
 /* An instance made by `create` or `reregister_init`. */
@@ -205,58 +220,120 @@ static noinline void need_stack(void)
 	room[0] = 0;
 }
 
+/*
+ * Memory whose end is followed by a page that cannot be accessed, so that an access behind it is a
+ * crash. Returns NULL if there is none.
+ */
+static struct block *map_block(size_t size, size_t align)
+{
+	size_t whole = (sizeof(struct block) + size + align + PAGE - 1) / PAGE * PAGE + PAGE;
+	struct block *block;
+	char *base;
+
+	if (__atomic_fetch_add(&nr_mapped, 1, __ATOMIC_RELAXED) >= MAX_MAPPED)
+		goto none;
+	base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		goto none;
+	if (mprotect(base + whole - PAGE, PAGE, PROT_NONE)) {
+		munmap(base, whole);
+		goto none;
+	}
+	block = (struct block *)(((uintptr_t)base + whole - PAGE - size) / align * align) - 1;
+	*block = (struct block){ .base = base, .size = whole, .mapped = whole };
+	return block;
+none:
+	__atomic_fetch_sub(&nr_mapped, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static struct block *malloc_block(size_t size, size_t align)
+{
+	size_t whole = sizeof(struct block) + size + align;
+	char *base = malloc(whole);
+	struct block *block;
+
+	if (!base)
+		return NULL;
+	block = (struct block *)(((uintptr_t)base + sizeof(*block) + align - 1) / align * align) -
+		1;
+	*block = (struct block){ .base = base, .size = whole };
+	return block;
+}
+
 void *baton_host_alloc(size_t size, size_t align)
 {
 	struct pool *owner = frame->instance->pool;
 	struct block *block;
-	size_t total;
-	char *base;
 
-	align = max(align, (size_t)16);
-	total = size_add(size, sizeof(*block) + align);
-	if (!ASK(table->has_memory()) || size_add(owner->used, total) > MEMORY_LIMIT ||
+	align = max(align, (size_t)8);
+	if (!ASK(table->has_memory()) || size_add(owner->used, size) > MEMORY_LIMIT ||
 	    (size > SMALL && !frame->may_be_large))
 		return NULL;
 	need_stack();
-	base = malloc(total);
-	if (!base)
+	block = map_block(size, align);
+	if (!block)
+		block = malloc_block(size, align);
+	if (!block)
 		return NULL;
-	/* The block header lies before the memory that is returned, which is aligned. */
-	block = (struct block *)(((uintptr_t)base + sizeof(*block) + align - 1) / align * align) -
-		1;
-	*block = (struct block){ .next = owner->blocks,
-				 .link = &owner->blocks,
-				 .owner = owner,
-				 .base = base,
-				 .size = total };
+	block->owner = owner;
+	block->next = owner->blocks;
+	block->link = &owner->blocks;
 	if (block->next)
 		block->next->link = &block->next;
 	owner->blocks = block;
-	owner->used += total;
+	owner->used += block->size;
 	/* A policy that reads uninitialised memory behaves the same in each run. */
 	return memset(block + 1, UNWRITTEN, size);
 }
 
+/* Keeps the addresses for a while, so that a later access is a crash. */
+static void unmap_block(struct pool *owner, void *base, size_t size)
+{
+	size_t at = owner->next_freed++ % NR_FREED;
+
+	if (owner->freed[at].base) {
+		munmap(owner->freed[at].base, owner->freed[at].size);
+		__atomic_fetch_sub(&nr_mapped, 1, __ATOMIC_RELAXED);
+	}
+	owner->freed[at].base = base;
+	owner->freed[at].size = size;
+	madvise(base, size, MADV_DONTNEED);
+	mprotect(base, size, PROT_NONE);
+}
+
 void baton_host_free(void *at)
 {
-	struct block *block = (struct block *)at - 1;
+	struct block *block;
 
 	if (!at)
 		return;
+	block = (struct block *)at - 1;
 	*block->link = block->next;
 	if (block->next)
 		block->next->link = block->link;
 	block->owner->used -= block->size;
 	need_stack();
-	free(block->base);
+	if (block->mapped) {
+		unmap_block(block->owner, block->base, block->size);
+	} else {
+		free(block->base);
+	}
 }
 
 static void leave_pool(struct pool *pool)
 {
+	size_t at;
+
 	if (--pool->users)
 		return;
 	while (pool->blocks)
 		baton_host_free(pool->blocks + 1);
+	for (at = 0; at < NR_FREED; at++)
+		if (pool->freed[at].base) {
+			munmap(pool->freed[at].base, pool->freed[at].size);
+			__atomic_fetch_sub(&nr_mapped, 1, __ATOMIC_RELAXED);
+		}
 	free(pool);
 }
 

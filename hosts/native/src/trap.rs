@@ -28,7 +28,8 @@ pub enum Crash {
     BadAddress(usize),
     /// A division by zero, or one whose result overflows (SIGFPE).
     Division,
-    /// An invalid instruction (SIGILL): `__builtin_trap()`, `BUG()`.
+    /// An invalid instruction (SIGILL): `__builtin_trap()`, and what C does not define
+    /// (hosts/native/build.sh).
     Instruction,
     /// abort() was called (SIGABRT).
     Abort,
@@ -51,7 +52,11 @@ impl fmt::Display for Crash {
                 f,
                 "a division by zero, or one whose result has no place {OOPS}"
             ),
-            Self::Instruction => write!(f, "a trap, or an instruction that there is not {OOPS}"),
+            Self::Instruction => write!(
+                f,
+                "what C does not define (an index behind an array, a shift that is too wide), or a \
+                 trap {OOPS}"
+            ),
             Self::Endless => write!(
                 f,
                 "the call was ended, as it went on and on (in the kernel nothing ends a loop)"
@@ -68,7 +73,11 @@ const STACK: usize = 16 << 20;
 /// function that probes each page.
 const GUARD: usize = 1 << 20;
 
-/// Distance from the stack pointer within which a fault counts as an overflow, for the stack of a
+/// A function may use so many bytes below the stack pointer without moving it, and a push or a call
+/// writes directly below it.
+const RED_ZONE: usize = 128;
+
+/// Distance below the stack pointer within which a fault counts as an overflow, for the stack of a
 /// coroutine in the contained code, whose guards are not known here.
 const NEAR: usize = 64 << 10;
 
@@ -381,7 +390,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut c
     if signal != ENDLESS {
         CRASHED_AT.set(registers[libc::REG_RIP as usize] as usize);
     }
-    let is_near = (registers[libc::REG_RSP as usize] as usize).abs_diff(at) < NEAR;
+    let stack = registers[libc::REG_RSP as usize] as usize;
+    let is_near = at <= stack + RED_ZONE && stack.saturating_sub(at) < NEAR;
     running.crash.set(Some(match signal {
         libc::SIGSEGV | libc::SIGBUS
             if is_near || (running.guard..running.guard + GUARD).contains(&at) =>

@@ -9,8 +9,12 @@
  * 3. With the option wrong=lost, `preempt` forgets a thread; with wrong=moving, the balancing does;
  *    with wrong=lock it takes a core's lock twice, with wrong=order it releases two in the wrong
  *    order, with wrong=held it keeps one; with wrong=core a wakeup names a core that the thread may
- *    not use.
+ *    not use; with wrong=sleep its `init` sleeps.
  */
+#ifdef __KERNEL__
+#include <linux/delay.h>
+#endif
+
 #include "events.h"
 
 struct wrong {
@@ -83,6 +87,10 @@ static const char *wrong_init(struct policy *policy, const struct baton_env *env
 	wrong->order = !strcmp(env->options, "wrong=order");
 	wrong->held = !strcmp(env->options, "wrong=held");
 	wrong->core = !strcmp(env->options, "wrong=core");
+#ifdef __KERNEL__
+	if (!strcmp(env->options, "wrong=sleep"))
+		msleep(100);
+#endif
 	return NULL;
 }
 

@@ -448,3 +448,28 @@ pub struct BatonTaskInfo {
     /// Id of the policy that it was assigned to, 0 for none.
     pub wanted: u32,
 }
+
+/// Number of places at which refused changes are counted.
+pub const BATON_REFUSED_PLACES: u32 = 256;
+
+/// `BATON_IOC_REFUSED_CHANGE`: a place in a policy in C at which changes of threads' states were
+/// refused (`policy/c/events.h`). In: `place`. Out: the first at that place of the table or after
+/// it. All names are NUL-terminated.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonRefusedChange {
+    pub place: u32,
+    /// Index of the policy.
+    pub policy: u32,
+    /// Line of the policy's source; 0 if none is known.
+    pub line: u32,
+    /// The first thread.
+    pub pid: u32,
+    /// How often; 0 when there is no further place.
+    pub times: u64,
+    /// The policy's handler, and the states.
+    pub handler: [u8; 24],
+    pub from: [u8; 16],
+    pub to: [u8; 16],
+    pub why: [u8; 80],
+}

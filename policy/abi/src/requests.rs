@@ -8,8 +8,8 @@ use crate::{
     BatonAgentAttach, BatonAgentCommits, BatonAgentFail, BatonAgentKick, BatonAgentReply,
     BatonAgentServe, BatonAgentTopology, BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonEnclave,
     BatonFault, BatonGrant, BatonHintsOpen, BatonHintsSend, BatonOrder, BatonPartition,
-    BatonPolicyInfo, BatonRecord, BatonRecordBlock, BatonRecordCheckpoint, BatonRule, BatonShare,
-    BatonStart, BatonStop, BatonSwitch, BatonTaskInfo, BatonUpgrade,
+    BatonPolicyInfo, BatonRecord, BatonRecordBlock, BatonRecordCheckpoint, BatonRefusedChange,
+    BatonRule, BatonShare, BatonStart, BatonStop, BatonSwitch, BatonTaskInfo, BatonUpgrade,
 };
 
 /// `_IOWR` of the kernel (include/uapi/asm-generic/ioctl.h), with Baton's type of requests.
@@ -48,6 +48,7 @@ requests! {
     BATON_IOC_RECORD_STOP = 16, BatonRecordBlock;
     BATON_IOC_RECORD_CHECKPOINT = 17, BatonRecordCheckpoint;
     BATON_IOC_GRANT = 18, BatonGrant;
+    BATON_IOC_REFUSED_CHANGE = 19, BatonRefusedChange;
     BATON_ENCLAVE_IOC_SET = 24, BatonEnclave;
     BATON_HINTS_IOC_OPEN = 32, BatonHintsOpen;
     BATON_HINTS_IOC_SEND = 33, BatonHintsSend;

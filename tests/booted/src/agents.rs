@@ -25,9 +25,11 @@ use crate::{
     Case,
 };
 
-/// The policies that run as agents here: the paper's, those that poll and balance, and one that
-/// fails if two calls that exclude each other come at once.
-const POLICIES: [&str; 6] = ["fifo", "wfq", "central", "shinjuku", "locality", "witness"];
+/// The policies that run as agents here: the paper's, those that poll and balance, one that fails if
+/// two calls that exclude each other come at once, and one in C.
+const POLICIES: [&str; 7] = [
+    "fifo", "wfq", "central", "shinjuku", "locality", "witness", "cfs_c",
+];
 
 /// Where an agent's policy is recorded.
 const RECORDING: &str = "/tmp/agent.rec";

@@ -2,9 +2,11 @@
 //! Policies in C by events (policy/c/events.h): upgrades, and mistakes that are refused.
 
 use crate::{
-    tool::{baton, check, hackbench, is_well, must, stress, Load},
+    tool::{baton, check, hackbench, is_well, must, run, stress, Load},
     Case, IN_C,
 };
+use serde_json::Value;
+use std::fs;
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -15,6 +17,10 @@ pub fn cases() -> Vec<Case> {
         Case {
             name: "events: wrong changes of states are refused, and logged".into(),
             run: Box::new(refused),
+        },
+        Case {
+            name: "events: init sleeps, and a core is not allowed".into(),
+            run: Box::new(unusual),
         },
         Case {
             name: "events: what would lose a thread, or misuses a lock".into(),
@@ -43,6 +49,8 @@ fn replaced() -> Result<(), String> {
 
 /// `wrong_c` wants each change of a state where it is not legal, and panics if one is accepted.
 fn refused() -> Result<(), String> {
+    // So that the core stays loaded.
+    baton(&["load", "fifo_c"])?;
     baton(&["load", "wrong_c", "--all"])?;
     hackbench(2, 20)?;
     stress(&[
@@ -73,7 +81,40 @@ fn refused() -> Result<(), String> {
             format!("{handler}, {change} is not in the log")
         })?;
     }
-    baton(&["unload", "wrong_c"]).map(|_| ())
+    // The same by the tool, and for people without it.
+    let said = baton(&["status", "--json"])?;
+    let json: Value = serde_json::from_str(&said).map_err(|e| format!("{e}: {said}"))?;
+    let places = json["policies"][0]["refused_changes"].as_array();
+    let is_it = |place: &Value| place["handler"] == "schedule" && place["to"] == "BLOCKED";
+    check(
+        places.is_some_and(|places| places.iter().any(is_it)),
+        || format!("the refused change is not in: {said}"),
+    )?;
+    let _ = run("mount", &["-t", "debugfs", "none", "/sys/kernel/debug"]);
+    let read = |name: &str| {
+        let path = format!("/sys/kernel/debug/baton/{name}");
+        fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))
+    };
+    let (policies, refused) = (read("policies")?, read("refused")?);
+    check(policies.contains("wrong_c running 1 "), || policies.clone())?;
+    check(refused.contains("wrong_c schedule "), || refused.clone())?;
+    baton(&["unload", "wrong_c"])?;
+    let left = read("refused")?;
+    check(!left.contains("wrong_c"), || format!("left: {left}"))
+}
+
+/// An `init` that sleeps may. A thread for which the policy names a core that it may not use runs
+/// where the kernel puts it.
+fn unusual() -> Result<(), String> {
+    for option in ["sleep", "core"] {
+        let options = format!("wrong={option}");
+        baton(&["load", "wrong_c", "--all", "--options", &options])?;
+        stress(&["--affinity", "2", "--switch", "1", "--timeout", "1s"])?;
+        hackbench(1, 5)?;
+        is_well("wrong_c")?;
+        baton(&["unload", "wrong_c"])?;
+    }
+    Ok(())
 }
 
 /// The policy is stopped, with the reason, and the tasks go on.

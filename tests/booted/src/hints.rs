@@ -3,7 +3,7 @@
 
 use crate::{
     hostile, record,
-    tool::{baton, bind, check, is_well, must, Load},
+    tool::{baton, bind, check, is_well, must, Hog, Load},
     Case,
 };
 use baton_hints::{Message, NotSent, OpenError, Queue, Raw, Thread, Type};
@@ -398,6 +398,7 @@ fn refused() -> Result<(), String> {
         })
     };
     let me = gettid().as_raw_nonzero().get() as u32;
+    let other = Hog::plain()?;
     let expect = |what: &str, hint: Wild, expected: Result<(), NotSent>| {
         let got = queue.send_now(&hint);
         check(got == expected, || format!("{what}: {got:?}"))
@@ -418,7 +419,8 @@ fn refused() -> Result<(), String> {
         Err(NotSent::Refused(Answer::Malformed)),
     )?;
     // Only the superuser may without a grant for that.
-    expect("another process's thread", raw(2, 1, 1), Ok(()))?;
+    let other: u32 = other.pid().parse().map_err(|_| "a process id")?;
+    expect("another process's thread", raw(2, other, 1), Ok(()))?;
     expect(
         "a thread that there is not",
         raw(2, 4_000_000, 1),

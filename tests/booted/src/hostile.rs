@@ -216,11 +216,8 @@ fn garbage(mut chance: Chance, counts: &Counts, over: Over) -> Result<(), String
                 _ => {
                     let (tag, thread) = (
                         chance.next() % 4,
-                        if chance.below(2) == 0 {
-                            0
-                        } else {
-                            chance.next() % 400
-                        },
+                        // The superuser may name threads of any process, so others are none.
+                        [0, process::id(), 4_000_000 + chance.next() % 400][chance.below(3)],
                     );
                     let words =
                         std::array::from_fn(|_| u64::from(chance.next()) << chance.below(33));

@@ -3,15 +3,17 @@
 
 use crate::{
     hints, policies,
-    tool::{baton, baton_fails, check, is_well, run, stress, Load},
+    tool::{baton, baton_fails, check, is_well, release, run, stress, Load},
     Case, IN_C,
 };
+use baton_message::attributes::{Attributes, AttributesReply};
 use baton_native::Policy;
 use baton_replay::{replay, End, Options};
 use baton_trace::{About, Event, Item, Mark, Recording};
 use serde_json::Value;
 use std::{
     fs,
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -24,7 +26,11 @@ pub fn cases() -> Vec<Case> {
             "a recording with checkpoints, each of which replays",
             checkpoints()
         ),
-        case!("a recording of each policy, which replays", of_each()),
+        case!("a recording of each policy, which replays", of_each(false)),
+        case!(
+            "a recording of each policy in C, which replays",
+            of_each(true)
+        ),
         case!(
             "recordings one after the other, of a policy without a saved state",
             anew()
@@ -222,9 +228,9 @@ pub fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> 
 /// A policy whose text is interpreted.
 const INTERPRETED: Policy = Policy::linked(baton_native::module!(baton_interpreter::BatonPolicy));
 
-/// Each policy under a load, with hints and replies if it has them. (For `arbiter`, the case is in
+/// Each policy, or each in C, under a load, with hints and replies if it has them. (For `arbiter`, the case is in
 /// cores.rs.)
-fn of_each() -> Result<(), String> {
+fn of_each(in_c: bool) -> Result<(), String> {
     let ping = || echo::Hint::Ping {
         number: 7,
         times: 1,
@@ -238,14 +244,24 @@ fn of_each() -> Result<(), String> {
         t: hints::this_thread(),
         within: i64::MAX,
     };
-    // There is no Rust to replay for a policy in C.
-    let policies = policies().filter(|policy| *policy != "arbiter" && !IN_C.contains(policy));
-    for name in policies {
-        let policy = (baton_linked::find(name).policy)();
+    let get = || Attributes::Get {
+        thread: hints::this_thread(),
+    };
+    let release = release()?;
+    let is_wanted = |name: &&str| *name != "arbiter" && IN_C.contains(name) == in_c;
+    for name in policies().filter(is_wanted) {
+        // A policy in C is not linked in.
+        let policy = if in_c {
+            let library = format!("/usr/lib/baton/{release}/baton_{name}.so");
+            Policy::open(Path::new(&library))?
+        } else {
+            (baton_linked::find(name).policy)()
+        };
         let says: Option<Says> = match name {
             "locality" => Some(&|| hints::say::<_, locality::Reply>("locality", &group())),
             "edf" => Some(&|| hints::say::<_, edf::Reply>("edf", &far())),
             "echo" => Some(&|| hints::say::<_, echo::Reply>("echo", &ping())),
+            "cfs_c" => Some(&|| hints::say::<_, AttributesReply>("cfs_c", &get())),
             _ => None,
         };
         baton(&["load", name, "--all"])?;
@@ -276,7 +292,8 @@ fn of_each() -> Result<(), String> {
             },
         )?;
         replays_as(policy, &recording, None)?;
-        if let Some(source) = baton_linked::find(name).source {
+        let source = (!in_c).then(|| baton_linked::find(name).source);
+        if let Some(source) = source.flatten() {
             let text =
                 baton_lang::compile(source).map_err(|_| format!("{name} does not compile"))?;
             baton_interpreter::with(&text, || replays_as(INTERPRETED, &recording, None))?;

@@ -1,0 +1,1 @@
+../../fifo-c/fifo-c.c
