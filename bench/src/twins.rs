@@ -99,7 +99,6 @@ impl Table for Twins {
         &[
             "perf",
             "hackbench",
-            "7zz",
             "x265",
             "redis-server",
             "redis-benchmark",
@@ -111,7 +110,13 @@ impl Table for Twins {
     }
 
     fn files(&self, _subjects: &[Subject]) -> Result<Vec<FileIn>> {
-        PROGRAMS.for_guest(&["forkjoin", "forktree", "oltp"])
+        let mut files = PROGRAMS.for_guest(&["forkjoin", "forktree", "oltp"])?;
+        // What Debian has in /usr/bin is a script.
+        files.push(FileIn {
+            host: "/usr/lib/7zip/7za".into(),
+            guest: "/usr/bin/7za".into(),
+        });
+        Ok(files)
     }
 
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
@@ -183,7 +188,7 @@ fn input(path: &str, size: usize, byte: impl Fn(usize) -> u8) -> Result<()> {
 
 /// Four threads compress a text.
 fn compress(run: Run) -> Result<f64> {
-    let size = run.size(400_000);
+    let size = run.size(2_000_000);
     let path = format!("/tmp/text-{size}");
     // Words that repeat at no fixed distance.
     input(&path, size as usize, |at| {
@@ -191,7 +196,7 @@ fn compress(run: Run) -> Result<f64> {
     })?;
     let archive = format!("{path}.7z");
     let _ = fs::remove_file(&archive);
-    timed(|| output("7zz", &["a", "-mx=3", "-mmt=4", &archive, &path]).map(drop))
+    timed(|| output("7za", &["a", "-mx=3", "-mmt=4", &archive, &path]).map(drop))
 }
 
 /// Pixels of a picture, its frames, and bytes of a frame in which brightness has a byte for a pixel.
@@ -247,6 +252,7 @@ fn serve(run: Run) -> Result<f64> {
     let _ = fs::remove_file(SOCKET);
     let server = Command::new("redis-server")
         .args(["--port", "0", "--unixsocket", SOCKET, "--save", ""])
+        .args(["--locale-collate", "C"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()

@@ -54,8 +54,8 @@ impl fmt::Display for Crash {
             ),
             Self::Instruction => write!(
                 f,
-                "what C does not define (an index behind an array, a shift that is too wide), or a \
-                 trap {OOPS}"
+                "a trap: BUG(), or what C does not define (an index behind an array, a shift that is \
+                 too wide) {OOPS}"
             ),
             Self::Endless => write!(
                 f,
