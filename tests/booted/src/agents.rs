@@ -166,7 +166,7 @@ fn schedules(policy: &str, mode: &str) -> Result<(), String> {
 fn replays(policy: &str, faults: usize) -> Result<(), String> {
     let bytes = fs::read(RECORDING).map_err(|e| format!("{RECORDING}: {e}"))?;
     let recording = Recording::parse(&bytes).map_err(|e| format!("{RECORDING}: {e}"))?;
-    let policy = (baton_linked::find(policy).policy)();
+    let policy = crate::record::in_user_space(policy)?;
     for single in [true, false] {
         let options = Options {
             single,

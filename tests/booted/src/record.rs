@@ -225,6 +225,15 @@ pub fn replays_as(policy: Policy, recording: &Recording, from: Option<Mark>) -> 
     )
 }
 
+/// A policy for a replay. One in C is not linked in.
+pub fn in_user_space(name: &str) -> Result<Policy, String> {
+    if !IN_C.contains(&name) {
+        return Ok((baton_linked::find(name).policy)());
+    }
+    let library = format!("/usr/lib/baton/{}/baton_{name}.so", release()?);
+    Policy::open(Path::new(&library))
+}
+
 /// A policy whose text is interpreted.
 const INTERPRETED: Policy = Policy::linked(baton_native::module!(baton_interpreter::BatonPolicy));
 
@@ -247,16 +256,9 @@ fn of_each(in_c: bool) -> Result<(), String> {
     let get = || Attributes::Get {
         thread: hints::this_thread(),
     };
-    let release = release()?;
     let is_wanted = |name: &&str| *name != "arbiter" && IN_C.contains(name) == in_c;
     for name in policies().filter(is_wanted) {
-        // A policy in C is not linked in.
-        let policy = if in_c {
-            let library = format!("/usr/lib/baton/{release}/baton_{name}.so");
-            Policy::open(Path::new(&library))?
-        } else {
-            (baton_linked::find(name).policy)()
-        };
+        let policy = in_user_space(name)?;
         let says: Option<Says> = match name {
             "locality" => Some(&|| hints::say::<_, locality::Reply>("locality", &group())),
             "edf" => Some(&|| hints::say::<_, edf::Reply>("edf", &far())),
