@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use baton_control::error::{Error, Result};
-use baton_control::modules::{library_of, module_of, AGENT, CORE, LATENCY, SHIM};
+use baton_control::modules::{library_of, module_of, AGENT, CORE, CORES, LATENCY, SHIM};
 use baton_vm::{kernel_log, FileIn, Kernel};
 
 use crate::{build_for, Policy, Target};
@@ -44,6 +44,7 @@ pub fn files_for(
     take(&out, CORE);
     take(&out, SHIM);
     take(&out, LATENCY);
+    take(&out, CORES);
     for policy in policies {
         take(&Target::Policy(policy).ensure()?, &module_of(&policy.name));
     }

@@ -16,7 +16,7 @@ use baton_vm::kernel::{version_key, Kernel};
 
 use baton_control::error::{Error, Result};
 use baton_control::modules::{
-    cache, library_of, module_of, output_dir, AGENT, CORE, LATENCY, SHIM,
+    cache, library_of, module_of, output_dir, AGENT, CORE, CORES, LATENCY, SHIM,
 };
 use baton_control::{kernel, names};
 
@@ -241,7 +241,7 @@ impl Target<'_> {
 
     fn files(&self) -> Vec<String> {
         match self {
-            Target::Core => vec![CORE.into(), SHIM.into(), LATENCY.into()],
+            Target::Core => vec![CORE.into(), SHIM.into(), LATENCY.into(), CORES.into()],
             Target::Agent => vec![AGENT.into()],
             Target::Policy(policy) => vec![module_of(&policy.name)],
             Target::Native(policy) | Target::Checked(policy) | Target::Debuggable(policy) => {

@@ -12,6 +12,7 @@ use crate::commands::check::Check;
 use crate::commands::demo::Demo;
 use crate::commands::enclave::EnclaveCommand;
 use crate::commands::hints::Hints;
+use crate::commands::monitor::Monitor;
 use crate::commands::replay::Replay;
 use crate::commands::sim::Sim;
 use crate::commands::torture::Torture;
@@ -125,6 +126,11 @@ pub enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Show what policies and CPUs do, live: calls of each method, how long they take, refused
+    /// answers, and how long each CPU idles, also while tasks wait elsewhere.
+    ///
+    /// Costs nothing before and after. Works without a policy, too: then it shows the CPUs alone.
+    Monitor(Monitor),
     /// Give running tasks to a loaded policy.
     Attach(Attach),
     /// Take tasks from their policies and give them back to the kernel's scheduler.

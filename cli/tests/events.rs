@@ -118,6 +118,33 @@ fn a_core_that_is_not_allowed_is_refused() {
     assert_eq!(code, Some(0), "{said}");
 }
 
+/// A policy may refuse to be the one of all tasks.
+#[test]
+fn a_policy_that_refuses_all_tasks() {
+    let (code, said) = sim("wrong_c:wrong=picky --topology 1x2x1 --duration 10ms");
+    let expected = "it refuses to have all tasks: it is for few threads";
+    assert!(code != Some(0) && said.contains(expected), "{said}");
+    // As one of two, it has only the tasks that are assigned to it.
+    let (code, said) = sim("wrong_c:wrong=picky fifo_c --topology 1x2x1 --duration 10ms");
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// SMT, cluster, cache, node, machine.
+#[test]
+fn groups_of_cores_by_level() {
+    for (topology, sizes) in [
+        ("2x8x2/4/2", "02 04 08 16 32"),
+        ("1x4x1", "01 01 04 04 04"),
+        ("1x1x1", "01 01 01 01 01"),
+    ] {
+        let (code, said) = sim(&format!("wrong_c:wrong=levels --topology {topology}"));
+        assert!(
+            code != Some(0) && said.contains(sizes),
+            "{topology}: {said}"
+        );
+    }
+}
+
 /// Two hogs on a CPU. One of them sets its slice, and so has fewer turns.
 #[test]
 fn an_attribute_of_a_thread_has_its_effect() {
@@ -319,6 +346,45 @@ fn attributes_that_are_not_as_described_are_refused() {
                 code != Some(0) && said.contains(why),
                 "{count}, {members}: {said}"
             ),
+        }
+    }
+}
+
+/// The log of states of a recording: each thread goes on where it was, and the policy's own changes
+/// have a line.
+#[test]
+fn the_log_of_states_is_whole() {
+    let dir = tempfile::tempdir().expect("there is room");
+    let file = dir.path().join("a.rec");
+    let file = file.to_str().expect("a plain path");
+    for policy in ["fifo_c", "global_fifo", "cfs_c", "central_c", "rusty_c"] {
+        let run = format!("{policy} -w random:tasks=24 --topology 1x4x2 --duration 200ms");
+        let (code, said) = sim(&format!("{run} --record {file}"));
+        assert_eq!(code, Some(0), "{said}");
+        let output = Command::new(env!("CARGO_BIN_EXE_baton"))
+            .args(["trace", "states", file, "--json"])
+            .output()
+            .expect("baton runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{policy}: {error}");
+        let mut states = std::collections::BTreeMap::new();
+        let mut handlers = BTreeSet::new();
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let change: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            let text = |name: &str| change[name].as_str().unwrap_or_default().to_owned();
+            let before = states.insert(change["pid"].as_u64(), text("to"));
+            // A thread is new in a slot in which the last one has terminated.
+            let is_new = text("to") == "NEW";
+            assert!(
+                is_new || before.as_ref().is_none_or(|before| *before == text("from")),
+                "{policy}: it was {before:?}: {line}"
+            );
+            let is_own = text("handler") == "schedule" && text("to") == "RUNNING";
+            assert!(!is_own || change["line"].is_u64(), "{policy}: {line}");
+            handlers.insert(text("handler"));
+        }
+        for handler in ["new_place", "unblock_place", "schedule"] {
+            assert!(handlers.contains(handler), "{policy}: {handlers:?}");
         }
     }
 }

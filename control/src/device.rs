@@ -20,7 +20,7 @@ const PATH: &str = "/dev/baton";
 /// The open control device. Only root can open it.
 pub struct Device(File);
 
-/// Why a policy was not started.
+/// Why a policy was not started, or was not given a task.
 pub struct Refused {
     pub errno: Errno,
     /// The policy's message; empty if there is none.
@@ -144,6 +144,24 @@ impl Device {
             },
             "a CPU",
         )
+    }
+
+    /// Has the calls of all policies measured for so many ms from now.
+    pub fn measure(&self, ms: u32) -> Result<()> {
+        self.ask::<BATON_IOC_MEASURE, _>(BatonMeasure { ms }, "a measurement")
+            .map(drop)
+    }
+
+    /// The measured calls of a method of a policy.
+    pub fn calls(&self, policy: u32, method: BatonMethod) -> Result<BatonCalls> {
+        let ask = BatonCalls {
+            policy,
+            method: method as u32,
+            total: 0,
+            longest: 0,
+            classes: [0; BATON_CALL_CLASSES],
+        };
+        self.ask::<BATON_IOC_CALLS, _>(ask, "measured calls")
     }
 
     /// The places in policies in C at which changes of threads' states were refused.
@@ -424,13 +442,18 @@ impl Device {
         pid: u32,
         policy: Option<&str>,
         set_class: bool,
-    ) -> std::result::Result<(), Errno> {
-        let name = field(policy.unwrap_or(""));
-        self.request::<BATON_IOC_ASSIGN, _>(&mut BatonAssign {
+    ) -> std::result::Result<(), Refused> {
+        let mut assign = BatonAssign {
             pid,
             set_class: set_class.into(),
-            name,
-        })
+            name: field(policy.unwrap_or("")),
+            message: [0; BATON_MESSAGE_LEN],
+        };
+        self.request::<BATON_IOC_ASSIGN, _>(&mut assign)
+            .map_err(|errno| Refused {
+                errno,
+                message: text(&assign.message),
+            })
     }
 }
 
@@ -624,7 +647,7 @@ fn no_policy(index: u32) -> BatonPolicyInfo {
         recording: 0,
         flight: 0,
         recorded: 0,
-        reserved: 0,
+        language: 0,
         memory: 0,
         refusals: 0,
         faults: 0,

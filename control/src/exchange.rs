@@ -99,7 +99,7 @@ fn restart(device: &Device, policy: &str, options: &str) -> Result<()> {
     if is_default {
         device
             .assign(0, Some(policy), false)
-            .map_err(|errno| load::not_default(policy, errno))?;
+            .map_err(|refused| load::not_default(policy, &refused))?;
     }
     if info.flight != 0 {
         recording::set_flight(device, policy, info.flight / BLOCKS_PER_MIB)?;

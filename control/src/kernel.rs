@@ -13,6 +13,7 @@ use rustix::system::{delete_module, finit_module, init_module, uname};
 
 use baton_abi::BATON_MODULE_LEN;
 
+use crate::cpulist::CpuList;
 use crate::error::{Error, Result};
 
 /// How long a module may stay in use after its last user is gone. The kernel frees BPF programs
@@ -259,6 +260,15 @@ pub fn attached_scheduler() -> Option<String> {
 /// Does this kernel support sched_ext?
 pub fn has_sched_ext() -> bool {
     Path::new("/sys/kernel/sched_ext").exists()
+}
+
+/// A list of this machine's CPUs: those that are `online`, or `possible`.
+pub fn cpus(which: &str) -> Result<CpuList> {
+    let file = format!("/sys/devices/system/cpu/{which}");
+    let text = fs::read_to_string(&file).map_err(|e| Error::file(format!("reading {file}"), &e))?;
+    text.trim()
+        .parse()
+        .map_err(|why| Error::baton(format!("{file} cannot be read: {why}")))
 }
 
 /// Checks repeatedly until the condition holds or the time is over.

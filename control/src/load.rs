@@ -130,7 +130,7 @@ fn load_locked(search: &Search, policy: &str, how: &Options) -> Result<Device> {
     if how.all {
         device
             .assign(0, Some(policy), false)
-            .map_err(|e| not_default(policy, e))?;
+            .map_err(|refused| not_default(policy, &refused))?;
     }
     Ok(device)
 }
@@ -372,8 +372,18 @@ pub fn attach_partial(search: &Search, device: &Device) -> Result<()> {
     attach_anew(search, device, false)
 }
 
-pub fn not_default(policy: &str, errno: Errno) -> Error {
-    match errno {
+/// The policy refuses a task, or all tasks, for this reason.
+pub fn unwanted(policy: &str, what: &str, refused: &Refused) -> Error {
+    Error::policy(
+        policy,
+        format!("{policy} refuses {what}: {}", refused.message),
+        "give it others, or change its `may_have` (in C: `attach`, `can_be_default`)",
+    )
+}
+
+pub fn not_default(policy: &str, refused: &Refused) -> Error {
+    match refused.errno {
+        Errno::ACCESS => unwanted(policy, "to have all tasks", refused),
         Errno::NODEV => Error::policy(
             policy,
             format!("{policy} is not running, so it gets no tasks"),

@@ -12,6 +12,7 @@ pub const AGENT: &str = "baton_agent.ko";
 pub const AGENT_MODULE: &str = "baton_agent";
 pub const SHIM: &str = "shim.bpf.o";
 pub const LATENCY: &str = "latency.bpf.o";
+pub const CORES: &str = "cores.bpf.o";
 
 /// The file of a policy's kernel module.
 pub fn module_of(policy: &str) -> String {

@@ -379,10 +379,8 @@ fn header(rings: &mut Rings, policy: &str) -> Result<Header> {
         state: (rings.about.has_state != 0).then(|| Header::state_type(&rings.about.state)),
         ..Header::default()
     };
-    for cpu in 0..rings.nr_cpus() {
-        let at = rings.topology(cpu)?;
-        header.cpus.push((at.core, at.llc, at.node, at.online != 0));
-    }
+    let places = (0..rings.nr_cpus()).map(|cpu| rings.topology(cpu));
+    header.set_places(&places.collect::<Result<Vec<_>>>()?);
     Ok(header)
 }
 

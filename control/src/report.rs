@@ -62,6 +62,26 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// A time with three digits.
+pub fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    match value {
+        0.0..9.995 => format!("{value:.2} {unit}"),
+        9.995..99.95 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+/// A part in percent.
+pub fn percent(part: u64, whole: u64) -> String {
+    format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64)
+}
+
 /// The output of `baton list`.
 pub fn list(policies: &[Policy]) -> String {
     if policies.is_empty() {

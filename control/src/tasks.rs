@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::load;
 
 /// `SCHED_EXT` of the kernel's uapi.
 const SCHED_EXT: u32 = 7;
@@ -49,7 +50,8 @@ fn no_thread(pid: u32) -> Error {
 pub fn give(device: &Device, core: &BatonCoreInfo, pid: u32, policy: &str) -> Result<()> {
     device
         .assign(pid, Some(policy), core.all == 0)
-        .map_err(|errno| match errno {
+        .map_err(|refused| match refused.errno {
+            Errno::ACCESS => load::unwanted(policy, &format!("thread {pid}"), &refused),
             Errno::NOENT => Error::user(
                 format!("no policy {policy} is loaded"),
                 format!(
@@ -116,7 +118,10 @@ pub fn give_all(
 /// Takes a thread from its policy. A thread of class SCHED_EXT becomes a normal task. A thread that
 /// has ended is no error.
 pub fn take(device: &Device, pid: u32) -> Result<()> {
-    match device.assign(pid, None, is_ext(pid)) {
+    match device
+        .assign(pid, None, is_ext(pid))
+        .map_err(|refused| refused.errno)
+    {
         // A thread that became real-time meanwhile has left already.
         Ok(()) | Err(Errno::SRCH | Errno::INVAL) => Ok(()),
         Err(errno) => Err(Error::baton(format!(

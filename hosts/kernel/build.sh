@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds the kernel side of Baton for kernel $BATON_KERNEL, whose headers must be installed:
-#   build.sh core OUTDIR          builds baton.ko, shim.bpf.o and latency.bpf.o
+#   build.sh core OUTDIR          builds baton.ko and the BPF objects: shim, latency, cores
 #   build.sh agent OUTDIR         builds baton_agent.ko: enclaves (hosts/agent/kernel)
 #   build.sh policy DIR OUTDIR    builds baton_NAME.ko of the policy in DIR (a Rust crate, or a
 #                                 folder with one C file)
@@ -137,12 +137,12 @@ build_core() {
 		mv "$dir/vmlinux.h.new" "$dir/vmlinux.h"
 	fi
 	local object
-	for object in shim latency; do
+	for object in shim latency cores; do
 		copy "$here/$object.bpf.c" "$dir/bpf"
 		clang -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -fms-extensions -Wall -Wno-microsoft-anon-tag \
 			-Wno-missing-declarations -I"$dir" -c "$dir/bpf/$object.bpf.c" -o "$dir/$object.bpf.o"
 	done
-	copy "$dir/baton.ko" "$dir/shim.bpf.o" "$dir/latency.bpf.o" "$out"
+	copy "$dir/baton.ko" "$dir"/*.bpf.o "$out"
 }
 
 build_agent() {

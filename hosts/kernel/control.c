@@ -38,11 +38,37 @@ int baton_set_class(struct task_struct *task, bool ext)
 	return sched_setattr_nocheck(task, &attr);
 }
 
-static int assign(const struct baton_assign *arg)
+/*
+ * Asks a policy whether it may be given a task, or with NULL all tasks that have no policy. `message`
+ * receives the reason if it refuses.
+ */
+static int ask(struct baton_place *place, struct task_struct *task, char *message)
+{
+	const struct baton_version *version = place->active;
+	struct baton_asked asked = { .message = message };
+	u64 answer;
+
+	if (!version->ops.may_have || baton_place_state(place) != BATON_POLICY_STATE_RUNNING)
+		return 0;
+	if (task) {
+		asked.pid = task->pid;
+		asked.nice = task_nice(task);
+		strscpy(asked.comm, task->comm, sizeof(asked.comm));
+	}
+	answer = baton_make(place, version->ops.may_have, version->this, &asked);
+	message[BATON_MESSAGE_LEN - 1] = 0;
+	if (answer == BATON_ABORTED)
+		baton_describe_panic(message, BATON_MESSAGE_LEN);
+	return answer ? -EACCES : 0;
+}
+
+static int assign(struct baton_assign *arg)
 {
 	struct baton_place *place = NULL;
 	struct task_struct *task;
 	int err = 0;
+
+	memset(arg->message, 0, sizeof(arg->message));
 
 	if (arg->set_class > 1)
 		return -EINVAL;
@@ -54,6 +80,9 @@ static int assign(const struct baton_assign *arg)
 	if (!arg->pid) {
 		if (place && baton_place_state(place) != BATON_POLICY_STATE_RUNNING)
 			return -ENODEV;
+		err = place ? ask(place, NULL, arg->message) : 0;
+		if (err)
+			return err;
 		baton_core_set_default(place ? (s32)baton_place_index(place) : -1);
 		return 0;
 	}
@@ -64,10 +93,14 @@ static int assign(const struct baton_assign *arg)
 	rcu_read_unlock();
 	if (!task)
 		return -ESRCH;
+	err = place ? ask(place, task, arg->message) : 0;
+	if (err)
+		goto out;
 	if (!baton_core_assign(task->pid, place ? (s32)baton_place_index(place) : -1))
 		err = -ESRCH;
 	else if (arg->set_class)
 		err = baton_set_class(task, place);
+out:
 	put_task_struct(task);
 	return err;
 }
@@ -91,6 +124,7 @@ static void policy_info(struct baton_policy_info *info)
 		return;
 	baton_core_policy_info(info);
 	info->version = place->active->ops.version;
+	info->language = place->active->ops.language;
 	info->memory = place->memory;
 	info->recording = baton_is_recorded(place);
 	info->flight = place->flight;
@@ -143,6 +177,8 @@ union request {
 	struct baton_record_block block;
 	struct baton_record_checkpoint checkpoint;
 	struct baton_refused_change refused;
+	struct baton_measure measure;
+	struct baton_calls calls;
 };
 
 /* Is this string from user space terminated? */
@@ -301,6 +337,10 @@ static int handle(struct file *file, unsigned int cmd, union request *r)
 									: -EINVAL;
 	case BATON_IOC_REFUSED_CHANGE:
 		return baton_moves_read(&r->refused);
+	case BATON_IOC_MEASURE:
+		return baton_measure(r->measure.ms);
+	case BATON_IOC_CALLS:
+		return baton_measured_calls(&r->calls);
 	case BATON_IOC_RECORD:
 	case BATON_IOC_RECORD_TAKE:
 	case BATON_IOC_RECORD_STOP:
@@ -333,7 +373,7 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 	baton_flight_go_on();
 	mutex_unlock(&baton_control_mutex);
 	/* A refused request returns with the reason. */
-	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_UPGRADE ||
+	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_ASSIGN || cmd == BATON_IOC_UPGRADE ||
 	     cmd == BATON_IOC_PARTITION || cmd == BATON_IOC_RECORD) &&
 	    copy_to_user(user, request, _IOC_SIZE(cmd)))
 		err = -EFAULT;

@@ -20,6 +20,7 @@
 #include "guard.h"
 
 struct baton_cpu_state;	/* defined in core-lib */
+struct baton_meter;		/* defined in core-lib */
 struct baton_place;		/* place.h */
 struct baton_recording;
 struct baton_version;		/* place.h */
@@ -179,8 +180,15 @@ void baton_fault_exit(void);
 void baton_debugfs_init(void);
 void baton_debugfs_exit(void);
 
+/* measure.c */
+int baton_measure(u32 ms);
+u32 baton_measured_for(void);
+int baton_measured_calls(struct baton_calls *calls);
+void baton_measure_add(const struct baton_place *place);
+void baton_measure_remove(const struct baton_place *place);
+void baton_measure_exit(void);
+
 /* moves.c */
-struct baton_refused_change;
 int baton_moves_read(struct baton_refused_change *what);
 void baton_moves_forget(u32 policy);
 void baton_moves_exit(void);
@@ -244,6 +252,11 @@ bool baton_core_start(u32 index, const struct baton_version *version);
 bool baton_core_stop(u32 index);
 void baton_core_swap(u32 index, const struct baton_version *version, u32 events);
 void baton_core_set_recorder(u32 index, const struct baton_recording *recording);
+void baton_core_set_measured(u32 index, bool on);
+size_t baton_core_meter_size(void);
+bool baton_core_add_calls(const struct baton_meter *meter, struct baton_calls *to);
+u64 baton_core_count_calls(const struct baton_calls *calls);
+u64 baton_core_percentile(const struct baton_calls *calls, u32 percent);
 void baton_core_set_order(const u32 *first, size_t count);
 bool baton_core_set_share(u32 index, u32 percent);
 void baton_core_set_partition(u32 id, const u64 *cpus, size_t words, u32 policies, u64 now,

@@ -11,39 +11,54 @@
 #include "core.h"
 #include "place.h"
 
+static bool share_core(int a, int b)
+{
+	return topology_physical_package_id(a) == topology_physical_package_id(b) &&
+	       topology_core_id(a) == topology_core_id(b);
+}
+
+static bool share_llc(int a, int b)
+{
+	return cpu_data(a).topo.llc_id == cpu_data(b).topo.llc_id;
+}
+
+/* Not every machine tells which CPUs share a second-level cache: then those of a core do. */
+static bool share_cluster(int a, int b)
+{
+	return share_core(a, b) ||
+	       (share_llc(a, b) && cpu_data(a).topo.l2c_id != BAD_APICID &&
+		cpu_data(a).topo.l2c_id == cpu_data(b).topo.l2c_id);
+}
+
 /*
  * Fills `cpus` with the topology of each CPU, with dense ids for cores and caches. To a policy, the
  * CPUs of other partitions are offline.
  */
 static void read_topology(struct baton_cpu *cpus, u32 partition)
 {
-	u32 cores = 0, llcs = 0;
+	u32 cores = 0, llcs = 0, clusters = 0;
 	int cpu, other;
 
 	for_each_possible_cpu(cpu) {
 		struct baton_cpu *at = &cpus[cpu];
-		bool core_known = false, llc_known = false;
 
+		at->core = cores;
+		at->llc = llcs;
+		at->cluster = clusters;
+		/* As of the first CPU with which it shares them. */
 		for_each_possible_cpu(other) {
 			if (other >= cpu)
 				break;
-			if (!core_known &&
-			    topology_physical_package_id(other) ==
-				    topology_physical_package_id(cpu) &&
-			    topology_core_id(other) == topology_core_id(cpu)) {
+			if (at->core == cores && share_core(cpu, other))
 				at->core = cpus[other].core;
-				core_known = true;
-			}
-			if (!llc_known &&
-			    cpu_data(other).topo.llc_id == cpu_data(cpu).topo.llc_id) {
+			if (at->llc == llcs && share_llc(cpu, other))
 				at->llc = cpus[other].llc;
-				llc_known = true;
-			}
+			if (at->cluster == clusters && share_cluster(cpu, other))
+				at->cluster = cpus[other].cluster;
 		}
-		if (!core_known)
-			at->core = cores++;
-		if (!llc_known)
-			at->llc = llcs++;
+		cores += at->core == cores;
+		llcs += at->llc == llcs;
+		clusters += at->cluster == clusters;
 		at->node = max(cpu_to_node(cpu), 0);
 		at->online = cpu_online(cpu) && baton_core_partition_of_cpu(cpu) == partition;
 	}

@@ -75,6 +75,7 @@ static void __exit baton_exit(void)
 	baton_host_exit();
 	baton_fault_exit();
 	baton_moves_exit();
+	baton_measure_exit();
 	baton_upgrade_exit();
 	baton_flight_exit();
 	baton_cgroup_exit();

@@ -81,6 +81,8 @@ static int register_version(struct baton_version *version)
 		baton_core_unregister(index);
 	else
 		place->active = version;
+	if (!err)
+		baton_measure_add(place);
 	return err;
 }
 
@@ -141,6 +143,7 @@ void baton_unregister(const struct baton_policy *ops)
 		 * a call that read the entry before may still run: see the beginning of Host::call
 		 */
 		synchronize_rcu();
+		baton_measure_remove(place);
 		baton_moves_forget(baton_place_index(place));
 		baton_timers_remove(place);
 		kfree(version);

@@ -16,7 +16,7 @@
 
 // Version of everything in this crate. A policy module built for another version is refused at
 // registration.
-#define BATON_ABI 5
+#define BATON_ABI 6
 
 // Longest name of a policy, with the terminating NUL.
 #define BATON_NAME_LEN 32
@@ -86,6 +86,12 @@
 
 // Number of places at which refused changes are counted.
 #define BATON_REFUSED_PLACES 256
+
+// Longest time for which a request can have calls measured, ms.
+#define BATON_MEASURE_MAX_MS 3600000
+
+// Number of classes of durations: for each power of two of ns up to 2^33, four of equal width.
+#define BATON_CALL_CLASSES 132
 
 // Number of words of a hint.
 #define BATON_HINT_WORDS 6
@@ -416,6 +422,17 @@ enum baton_method {
 	BATON_METHOD_REREGISTER_TAKE,
 	BATON_METHOD_REREGISTER_SAVE,
 	BATON_METHOD_REREGISTER_LOAD,
+	BATON_METHOD_MAY_HAVE,
+};
+
+// What a policy is written in.
+enum baton_language {
+	// Rust, or Baton's language.
+	BATON_LANGUAGE_RUST = 0,
+	// C, as the functions of `baton_policy`.
+	BATON_LANGUAGE_C = 1,
+	// C, as handlers of events (`policy/c/events.h`).
+	BATON_LANGUAGE_EVENTS = 2,
 };
 
 // The kinds of faults.
@@ -632,6 +649,9 @@ struct baton_cpu {
 	uint32_t node;
 	// 1 if the CPU was online when this was read.
 	uint32_t online;
+	// Cluster: CPUs that share a cache nearer than the last-level one (on x86 the second-level
+	// cache). Whole cores, under one last-level cache.
+	uint32_t cluster;
 };
 
 // `BATON_AGENT_IOC_TOPOLOGY`: reads the place of a CPU in the machine.
@@ -784,7 +804,8 @@ struct baton_policy_info {
 	uint32_t flight;
 	// 1 while the flight recording of the last fault is available.
 	uint32_t recorded;
-	uint32_t reserved;
+	// `baton_language` of the running version.
+	uint32_t language;
 	// Memory it has allocated, bytes.
 	uint64_t memory;
 	// `baton_refusal` answers so far.
@@ -1011,6 +1032,8 @@ struct baton_assign {
 	uint32_t set_class;
 	// The policy; empty for none.
 	uint8_t name[BATON_NAME_LEN];
+	// Out: why the policy refuses, NUL-terminated; empty if it does not.
+	uint8_t message[BATON_MESSAGE_LEN];
 };
 
 // `BATON_IOC_TASK`: a task. In: `slot`. Out: the first task at that slot or after it.
@@ -1047,6 +1070,31 @@ struct baton_refused_change {
 	uint8_t from[16];
 	uint8_t to[16];
 	uint8_t why[80];
+};
+
+// `BATON_IOC_MEASURE`: has the calls of all policies measured for a time from now, or for longer if
+// an earlier request says so. What was measured is kept as long as the measurement goes on. Calls
+// in process context, such as `create`, are not measured.
+struct baton_measure {
+	// The time, 0 to `BATON_MEASURE_MAX_MS`; 0 ends the measurement, and so every other user's.
+	uint32_t ms;
+};
+
+// `BATON_IOC_CALLS`: the measured calls of a method of a policy on all CPUs, since the measurement
+// began or the policy was loaded. In: `policy`, `method`. Out: the rest; all 0 if no measurement
+// is under way.
+struct baton_calls {
+	// Index of the policy, below `BATON_MAX_POLICIES`.
+	uint32_t policy;
+	// `baton_method`.
+	uint32_t method;
+	// The sum of all durations, ns.
+	uint64_t total;
+	// The longest duration, ns.
+	uint64_t longest;
+	// The number of calls in each class of durations (`baton_core::histogram`, 2 bits); longer
+	// ones are in the last.
+	uint64_t classes[BATON_CALL_CLASSES];
 };
 
 // An entry for one hint in a ring, one cache line. See `policy/message/src/ring.rs` for the
@@ -1207,6 +1255,18 @@ struct baton_bytes {
 	uintptr_t length;
 };
 
+// A question to a policy: may it be given this task?
+struct baton_asked {
+	// The thread; 0 for all tasks that have no policy of their own.
+	uint32_t pid;
+	// Its nice value.
+	int32_t nice;
+	// Its name, NUL-terminated.
+	uint8_t comm[16];
+	// Where the policy writes why not: `BATON_MESSAGE_LEN` bytes, all 0 before.
+	char *message;
+};
+
 // A policy as the core sees it. `this` is the pointer that `create` returned. Functions
 // marked "process context" may sleep. All others run with interrupts off, usually with a
 // kernel run-queue lock held, and must not sleep. Several CPUs call them at once. An
@@ -1223,7 +1283,7 @@ struct baton_policy {
 	uint32_t version;
 	// `BATON_EV_*`.
 	uint32_t events;
-	// 1 for a policy in C, whose stack use is not bounded by the host.
+	// `baton_language`.
 	uint32_t language;
 	// Name, NUL-terminated: `[a-z0-9_]`.
 	char name[BATON_NAME_LEN];
@@ -1334,7 +1394,15 @@ struct baton_policy {
 	uint64_t (*reregister_save)(void *this, const struct baton_bytes *to);
 	// Like `create`, but from a state that such a function wrote. User space only.
 	void *(*reregister_load)(const struct baton_env *env, const struct baton_bytes *from);
+	// May the policy be given this task, or all tasks that have none? Asked before the
+	// administrator does so. Returns 0, or 1 after it has written why not. Process
+	// context; other calls continue meanwhile, and no lock may be taken.
+	uint64_t (*may_have)(void *this, const struct baton_asked *asked);
 };
+
+
+
+
 
 
 
@@ -1407,7 +1475,7 @@ struct baton_policy {
 #define BATON_IOC_CPU 0xc040ba03U
 #define BATON_IOC_START 0xc1c0ba04U
 #define BATON_IOC_STOP 0xc0c0ba05U
-#define BATON_IOC_ASSIGN 0xc028ba06U
+#define BATON_IOC_ASSIGN 0xc0c8ba06U
 #define BATON_IOC_TASK 0xc02cba07U
 #define BATON_IOC_UPGRADE 0xc290ba08U
 #define BATON_IOC_SWITCH 0xc048ba09U
@@ -1416,16 +1484,18 @@ struct baton_policy {
 #define BATON_IOC_PARTITION 0xc4d0ba0cU
 #define BATON_IOC_RULE 0xc030ba0dU
 #define BATON_IOC_RECORD 0xc210ba0eU
-#define BATON_IOC_RECORD_TAKE 0xc01cba0fU
-#define BATON_IOC_RECORD_STOP 0xc01cba10U
+#define BATON_IOC_RECORD_TAKE 0xc020ba0fU
+#define BATON_IOC_RECORD_STOP 0xc020ba10U
 #define BATON_IOC_RECORD_CHECKPOINT 0xc018ba11U
 #define BATON_IOC_GRANT 0xc050ba12U
 #define BATON_IOC_REFUSED_CHANGE 0xc0a0ba13U
+#define BATON_IOC_MEASURE 0xc004ba14U
+#define BATON_IOC_CALLS 0xc438ba15U
 #define BATON_ENCLAVE_IOC_SET 0xc100ba18U
 #define BATON_HINTS_IOC_OPEN 0xc128ba20U
 #define BATON_HINTS_IOC_SEND 0xc040ba21U
 #define BATON_AGENT_IOC_ATTACH 0xc250ba30U
-#define BATON_AGENT_IOC_TOPOLOGY 0xc018ba31U
+#define BATON_AGENT_IOC_TOPOLOGY 0xc01cba31U
 #define BATON_AGENT_IOC_KICK 0xc088ba32U
 #define BATON_AGENT_IOC_SERVE 0xc008ba33U
 #define BATON_AGENT_IOC_WAIT 0xc000ba34U
@@ -1468,6 +1538,7 @@ struct baton_policy {
 	"reregister_take", \
 	"reregister_save", \
 	"reregister_load", \
+	"may_have", \
 }
 
 #define BATON_FAULT_NAMES { \

@@ -138,8 +138,9 @@ static __always_inline void baton_remove(const struct events *ev, struct baton_c
 	/* It is gone, whatever the handler did. */
 	if (thread->queue)
 		baton_unlink(thread);
+	/* Without such a handler, or if it did not. */
+	baton_set_state(thread, leaves ? THREAD_TERMINATED : THREAD_BLOCKED, 0);
 	call->handler = handler;
-	thread->state = leaves ? THREAD_TERMINATED : THREAD_BLOCKED;
 	if (thread->core && thread->core->running == thread)
 		thread->core->running = NULL;
 }

@@ -22,7 +22,7 @@ static __always_inline baton_token baton_choose(const struct events *ev, struct 
 		token = chosen == prev ? BATON_PICK_KEEP : baton_disown(chosen);
 	} else if (prev) {
 		if (core->running)
-			prev->state = THREAD_RUNNING;
+			baton_set_state(prev, THREAD_RUNNING, 0);
 		token = BATON_PICK_KEEP;
 	}
 	baton_end(call);

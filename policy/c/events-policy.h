@@ -55,6 +55,10 @@
 	{											\
 		return baton_events_init(&ev, env, state);					\
 	}											\
+	static u64 glue_may_have(void *this, const struct baton_asked *asked)			\
+	{											\
+		return baton_events_may_have(&ev, this, asked);					\
+	}											\
 	BATON_HOT										\
 	static u64 glue_select(void *this, struct baton_ctx *ctx, const struct baton_task *task, \
 				const struct baton_wake *wake)					\
@@ -133,7 +137,7 @@
 	}											\
 	struct baton_policy BATON_POLICY_OPS __ro_after_init = {				\
 		.abi = BATON_ABI,								\
-		.language = 1,									\
+		.language = BATON_LANGUAGE_EVENTS,						\
 		.create = glue_create,								\
 		.destroy = glue_destroy,							\
 		.reregister_prepare = glue_prepare_state,					\
@@ -166,6 +170,8 @@
 		ops->events = (ev.block ? BATON_EV_BLOCKED : 0) | (ev.tick ? BATON_EV_TICK : 0) | \
 			      (ev.enter_idle || ev.exit_idle ? BATON_EV_IDLE : 0) |		\
 			      (ev.balancing_select ? BATON_EV_BALANCE : 0);			\
+		if (ev.can_be_default || ev.attach)						\
+			ops->may_have = glue_may_have;						\
 		if (ev.unblock_prepare || ev.new_prepare)					\
 			ops->select_task_rq = glue_select;					\
 		if (ev.newly_idle)								\

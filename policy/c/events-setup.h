@@ -18,16 +18,18 @@ static inline bool baton_is_behind(const struct baton_cpu *a, const struct baton
 {
 	if (a->node != b->node)
 		return a->node > b->node;
-	return a->llc != b->llc ? a->llc > b->llc : a->core > b->core;
+	if (a->llc != b->llc)
+		return a->llc > b->llc;
+	return a->cluster != b->cluster ? a->cluster > b->cluster : a->core > b->core;
 }
 
 static inline bool baton_is_near(const struct baton_cpu *a, const struct baton_cpu *b,
 				 enum level level)
 {
-	return level == LEVEL_MACHINE ||
-	       (a->node == b->node &&
-		(level == LEVEL_NODE ||
-		 (a->llc == b->llc && (level == LEVEL_CACHE || a->core == b->core))));
+	return (level >= LEVEL_MACHINE || a->node == b->node) &&
+	       (level >= LEVEL_NODE || a->llc == b->llc) &&
+	       (level >= LEVEL_CACHE || a->cluster == b->cluster) &&
+	       (level >= LEVEL_CLUSTER || a->core == b->core);
 }
 
 /* Neighbours come to lie beside each other in `places`, and each group is a range of it. */
@@ -156,6 +158,21 @@ static void baton_events_release(const struct events *ev, struct policy *policy)
 	baton_host_free(policy->threads);
 	baton_host_free(policy->cores);
 	baton_host_free(policy);
+}
+
+/* may_have */
+static inline u64 baton_events_may_have(const struct events *ev, struct policy *policy,
+					const struct baton_asked *asked)
+{
+	const char *why = NULL;
+
+	if (asked->pid && ev->attach)
+		why = ev->attach(policy, asked->pid, asked->nice, (const char *)asked->comm);
+	else if (!asked->pid && ev->can_be_default)
+		why = ev->can_be_default(policy);
+	if (why)
+		strscpy(asked->message, why, BATON_MESSAGE_LEN);
+	return why != NULL;
 }
 
 static void *baton_events_prepare(const struct events *ev, struct policy *policy)

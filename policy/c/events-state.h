@@ -430,19 +430,34 @@ static inline u32 thread_weight(const struct thread *thread)
 #define BATON_STATE_NAMES	\
 	{ "TERMINATED", "NEW", "READY", "READY_TICK", "RUNNING", "MIGRATING", "BLOCKED" }
 
+static const char *const baton_handler_names[] = {
+#define X(name) #name,
+	BATON_HANDLERS(X)
+#undef X
+};
+
+static const char *const baton_state_names[] = BATON_STATE_NAMES;
+
 /* Reports a wrong change of a thread's state. */
 static noinline void baton_refuse(struct baton_call *call, struct thread *thread,
 				  enum thread_state to, u32 line, const char *why)
 {
-	static const char *const handlers[] = {
-#define X(name) #name,
-		BATON_HANDLERS(X)
-#undef X
-	};
-	static const char *const states[] = BATON_STATE_NAMES;
+	baton_host_refused(thread->pid, baton_handler_names[call->handler],
+			   baton_state_names[thread->state], baton_state_names[to], line, why);
+}
 
-	baton_host_refused(thread->pid, handlers[call->handler], states[thread->state],
-			   states[to], line, why);
+/*
+ * Sets the state of a thread. In user space, a host that wants to know is told; `line` is 0 if the
+ * library does it.
+ */
+static __always_inline void baton_set_state(struct thread *thread, enum thread_state to, u32 line)
+{
+#ifndef __KERNEL__
+	if (thread->state != to)
+		baton_host_changed(thread->pid, baton_handler_names[baton_call()->handler],
+				   baton_state_names[thread->state], baton_state_names[to], line);
+#endif
+	thread->state = to;
 }
 
 /* Stops the policy, as this thread would never run again. */
@@ -540,7 +555,7 @@ static __always_inline bool baton_change_state(struct thread *thread, enum threa
 			call->may_queue = false;
 		WRITE_ONCE(thread->core, core);
 		/* Before another core can find it in a queue without a core. */
-		thread->state = to;
+		baton_set_state(thread, to, line);
 		baton_link(queue, thread);
 		return true;
 	}
@@ -561,7 +576,7 @@ static __always_inline bool baton_change_state(struct thread *thread, enum threa
 				core->chosen = thread;
 		}
 	}
-	thread->state = to;
+	baton_set_state(thread, to, line);
 	return true;
 }
 

@@ -27,7 +27,7 @@ static inline void baton_begin_thread(const struct events *ev, struct policy *po
 	thread->slot = task->slot;
 	thread->pid = task->pid;
 	thread->nice = task->nice;
-	thread->state = THREAD_NEW;
+	baton_set_state(thread, THREAD_NEW, 0);
 	for (i = 0; i < baton_nr_attributes(ev); i++)
 		baton_attributes(ev, thread)[i] = ev->attributes[i].initial;
 	baton_update(thread, task);
@@ -65,7 +65,7 @@ static noinline u64 baton_select_other(const struct events *ev, struct baton_cal
 static __always_inline bool baton_sleeps(const struct events *ev, struct thread *thread)
 {
 	if (!ev->block && thread->state == THREAD_RUNNING) {
-		thread->state = THREAD_BLOCKED;
+		baton_set_state(thread, THREAD_BLOCKED, 0);
 		return true;
 	}
 	return likely(thread->state == THREAD_BLOCKED);
@@ -210,7 +210,7 @@ static __always_inline void baton_events_preempt(const struct events *ev, struct
 		if (ev->tick && thread->state == THREAD_READY_TICK) {
 			call->may_queue = false;
 			baton_link(core->after_tick, thread);
-			thread->state = THREAD_READY;
+			baton_set_state(thread, THREAD_READY, 0);
 		} else if (yields && ev->yield) {
 			BATON_HANDLE(yield, thread);
 		} else if (ev->preempt) {

@@ -73,7 +73,7 @@ enum thread_state {
 enum queue_kind { QUEUE_FIFO, QUEUE_LIST, QUEUE_RBTREE };
 
 /* Groups of cores, from near to far. Each contains those before it. */
-enum level { LEVEL_SMT, LEVEL_CACHE, LEVEL_NODE, LEVEL_MACHINE, NR_LEVELS };
+enum level { LEVEL_SMT, LEVEL_CLUSTER, LEVEL_CACHE, LEVEL_NODE, LEVEL_MACHINE, NR_LEVELS };
 
 struct policy;
 struct core;
@@ -196,6 +196,14 @@ struct events {
 	const char *(*import)(struct policy *policy, const struct baton_env *env);
 
 	/*
+	 * Asked before the policy is made that of all tasks without one (`baton load --all`), and
+	 * before a thread is given to it by name (`baton attach`, `baton run`; not its children).
+	 * Returns NULL, or why not. May sleep. No lock may be taken.
+	 */
+	const char *(*can_be_default)(struct policy *policy);
+	const char *(*attach)(struct policy *policy, u32 pid, s32 nice, const char *name);
+
+	/*
 	 * Does `a` run before `b`? The order of queues of kinds LIST and RBTREE. For times and
 	 * vruntimes, use baton_before().
 	 */
@@ -245,7 +253,7 @@ struct events {
 	void (*core_exit)(struct policy *policy, struct core *core);
 
 	/*
-	 * Attributes of threads (docs/c.md), in their order, and where they are: a struct of as many
+	 * Attributes of threads (docs/attributes.md), in their order, and where they are: a struct of as many
 	 * s64 in the type that embeds struct thread. See BATON_ATTRIBUTES_AT.
 	 */
 	struct attribute attributes[BATON_MAX_ATTRIBUTES];

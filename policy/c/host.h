@@ -96,6 +96,11 @@ void baton_host_set_call(void *word);
 void baton_host_refused(u32 pid, const char *handler, const char *from, const char *to, u32 line,
 			const char *why);
 
+#ifndef __KERNEL__
+/* The same for a change that was made. */
+void baton_host_changed(u32 pid, const char *handler, const char *from, const char *to, u32 line);
+#endif
+
 /* For the glue of policies in Rust and events.h: reports that a token was lost. */
 void baton_host_token_dropped(u64 token);
 

@@ -4,7 +4,7 @@
 
 import ctypes
 
-ABI = 5
+ABI = 6
 NAME_LEN = 32
 OPTIONS_LEN = 256
 MAX_POLICIES = 16
@@ -28,6 +28,8 @@ MAX_PARTITIONS = 16
 CPU_WORDS = 64
 MAX_RULES = 64
 REFUSED_PLACES = 256
+MEASURE_MAX_MS = 3600000
+CALL_CLASSES = 132
 HINT_WORDS = 6
 HINTS_MIN_ENTRIES = 16
 HINTS_MAX_ENTRIES = 4096
@@ -159,6 +161,10 @@ METHOD_REREGISTER_CONVERT = 29
 METHOD_REREGISTER_TAKE = 30
 METHOD_REREGISTER_SAVE = 31
 METHOD_REREGISTER_LOAD = 32
+METHOD_MAY_HAVE = 33
+LANGUAGE_RUST = 0
+LANGUAGE_C = 1
+LANGUAGE_EVENTS = 2
 FAULT_KIND_NONE = 0
 FAULT_KIND_PANIC = 1
 FAULT_KIND_OUT_OF_MEMORY = 2
@@ -176,7 +182,7 @@ IOC_FAULT = 0xc200ba02
 IOC_CPU = 0xc040ba03
 IOC_START = 0xc1c0ba04
 IOC_STOP = 0xc0c0ba05
-IOC_ASSIGN = 0xc028ba06
+IOC_ASSIGN = 0xc0c8ba06
 IOC_TASK = 0xc02cba07
 IOC_UPGRADE = 0xc290ba08
 IOC_SWITCH = 0xc048ba09
@@ -185,16 +191,18 @@ IOC_SHARE = 0xc024ba0b
 IOC_PARTITION = 0xc4d0ba0c
 IOC_RULE = 0xc030ba0d
 IOC_RECORD = 0xc210ba0e
-IOC_RECORD_TAKE = 0xc01cba0f
-IOC_RECORD_STOP = 0xc01cba10
+IOC_RECORD_TAKE = 0xc020ba0f
+IOC_RECORD_STOP = 0xc020ba10
 IOC_RECORD_CHECKPOINT = 0xc018ba11
 IOC_GRANT = 0xc050ba12
 IOC_REFUSED_CHANGE = 0xc0a0ba13
+IOC_MEASURE = 0xc004ba14
+IOC_CALLS = 0xc438ba15
 ENCLAVE_IOC_SET = 0xc100ba18
 HINTS_IOC_OPEN = 0xc128ba20
 HINTS_IOC_SEND = 0xc040ba21
 AGENT_IOC_ATTACH = 0xc250ba30
-AGENT_IOC_TOPOLOGY = 0xc018ba31
+AGENT_IOC_TOPOLOGY = 0xc01cba31
 AGENT_IOC_KICK = 0xc088ba32
 AGENT_IOC_SERVE = 0xc008ba33
 AGENT_IOC_WAIT = 0xc000ba34
@@ -333,6 +341,7 @@ class Cpu(ctypes.Structure):
         ("llc", ctypes.c_uint32),
         ("node", ctypes.c_uint32),
         ("online", ctypes.c_uint32),
+        ("cluster", ctypes.c_uint32),
     ]
 
 
@@ -447,7 +456,7 @@ class PolicyInfo(ctypes.Structure):
         ("recording", ctypes.c_uint32),
         ("flight", ctypes.c_uint32),
         ("recorded", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("language", ctypes.c_uint32),
         ("memory", ctypes.c_uint64),
         ("refusals", ctypes.c_uint64),
         ("faults", ctypes.c_uint64),
@@ -611,6 +620,7 @@ class Assign(ctypes.Structure):
         ("pid", ctypes.c_uint32),
         ("set_class", ctypes.c_uint32),
         ("name", ctypes.c_char * NAME_LEN),
+        ("message", ctypes.c_char * MESSAGE_LEN),
     ]
 
 
@@ -638,6 +648,22 @@ class RefusedChange(ctypes.Structure):
         ("from", ctypes.c_uint8 * 16),
         ("to", ctypes.c_uint8 * 16),
         ("why", ctypes.c_uint8 * 80),
+    ]
+
+
+class Measure(ctypes.Structure):
+    _fields_ = [
+        ("ms", ctypes.c_uint32),
+    ]
+
+
+class Calls(ctypes.Structure):
+    _fields_ = [
+        ("policy", ctypes.c_uint32),
+        ("method", ctypes.c_uint32),
+        ("total", ctypes.c_uint64),
+        ("longest", ctypes.c_uint64),
+        ("classes", ctypes.c_uint64 * CALL_CLASSES),
     ]
 
 
@@ -725,4 +751,13 @@ class Wake(ctypes.Structure):
         ("prev_cpu", ctypes.c_int32),
         ("waker_cpu", ctypes.c_int32),
         ("flags", ctypes.c_uint16),
+    ]
+
+
+class Asked(ctypes.Structure):
+    _fields_ = [
+        ("pid", ctypes.c_uint32),
+        ("nice", ctypes.c_int32),
+        ("comm", ctypes.c_uint8 * 16),
+        ("*message", ctypes.c_char),
     ]

@@ -202,6 +202,7 @@ impl Options {
                 llc: cpu / 2,
                 node: 0,
                 online: 1,
+                cluster: cpu,
             })
             .collect()
     }

@@ -5,13 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::ptr;
 
 use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonMethod, BATON_ABORTED};
-use baton_native::Instance;
+use baton_native::{Change, Instance};
 use baton_trace::{fault_name, method_name, About, Call, Carried, Event, Return};
 
 use crate::ahead::Ahead;
 use crate::order::{Grant, Order};
 use crate::run::Yielder;
-use crate::{Cause, Did, Divergence, End, Fault};
+use crate::{Cause, Changed, Did, Divergence, End, Fault, Options};
 
 /// The message of a policy's failure.
 #[derive(Clone, Debug, Default)]
@@ -44,14 +44,15 @@ pub(crate) struct Lane<'r> {
     /// Number of the next event, if that has no stamp.
     number: Cell<u64>,
     call: Cell<Option<Call>>,
+    /// Number of that event.
+    call_number: Cell<u64>,
     course: Cell<Course>,
     /// Number of successful allocations in the call.
     given: Cell<u64>,
     /// Addresses of the locks that the call holds.
     held: RefCell<Vec<usize>>,
     last_words: RefCell<LastWords>,
-    /// Number of the event before which a debugger may stop.
-    stop_at: Option<u64>,
+    options: &'r Options,
     /// The handle of the lane's coroutine; NULL if the lane is a thread.
     scope: Cell<*mut Yielder>,
 }
@@ -62,7 +63,7 @@ impl<'r> Lane<'r> {
         cpu: u16,
         order: &'r Order,
         ahead: Ahead<'r>,
-        stop_at: Option<u64>,
+        options: &'r Options,
     ) -> Self {
         Self {
             index,
@@ -71,11 +72,12 @@ impl<'r> Lane<'r> {
             ahead: RefCell::new(ahead),
             number: Cell::new(0),
             call: Cell::new(None),
+            call_number: Cell::new(0),
             course: Cell::new(Course::Outside),
             given: Cell::new(0),
             held: RefCell::default(),
             last_words: RefCell::default(),
-            stop_at,
+            options,
             scope: Cell::new(ptr::null_mut()),
         }
     }
@@ -116,6 +118,22 @@ impl<'r> Lane<'r> {
                 }
                 None => return,
             }
+        }
+    }
+
+    /// The policy has changed the state of a thread.
+    pub fn changed(&self, change: Change) {
+        let (Some(changed), Some(call)) = (&self.options.changed, self.call.get()) else {
+            return;
+        };
+        // What happens after the recorded part is no more than an attempt to return.
+        if self.course.get() == Course::Follows {
+            changed(&Changed {
+                number: self.call_number.get(),
+                now: call.now,
+                cpu: self.cpu,
+                change,
+            });
         }
     }
 
@@ -165,10 +183,11 @@ impl<'r> Lane<'r> {
     }
 
     fn make(&self, policy: &Instance, call: &Call) {
-        if self.stop_at == Some(self.number.get()) {
+        if self.options.stop_at == Some(self.number.get()) {
             crate::baton_replay_stop(self.number.get());
         }
         self.call.set(Some(*call));
+        self.call_number.set(self.number.get());
         self.course.set(Course::Follows);
         self.given.set(0);
         self.done();

@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use baton_native::Change;
 use baton_native::{Instance, Policy};
 use baton_trace::{Event, Item, Mark, Recording, Return, Stream, Words};
 
@@ -37,6 +38,24 @@ pub struct Options {
     pub stop_at: Option<u64>,
     /// Number of events so far, for a thread that monitors the replay.
     pub progress: Arc<AtomicU64>,
+    /// What is to be done with each change of a thread's state, which policies in C report.
+    pub changed: Option<OnChange>,
+}
+
+/// Receives the changes of threads' states, in the order of the replay.
+pub type OnChange = Arc<dyn Fn(&Changed) + Send + Sync>;
+
+/// A change of the state of a thread, during a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Number of the call in which it is made.
+    pub number: u64,
+    /// Time of the call, ns.
+    pub now: u64,
+    /// The CPU.
+    pub cpu: u16,
+    /// The change.
+    pub change: Change,
 }
 
 /// A breakpoint for debuggers, just before the call that is event `number`.
@@ -225,6 +244,7 @@ pub fn replay(recording: &Recording, policy: Policy, options: &Options) -> Resul
             policy,
             &Options {
                 stop_at: None,
+                changed: None,
                 ..options.clone()
             },
         )?;
@@ -275,7 +295,7 @@ const AGAIN: usize = 4;
 fn torn_away(recording: &Recording) -> Option<u16> {
     let has_gap = !recording.damage.is_empty() || recording.streams.iter().any(Stream::has_gap);
     let is_there = |cpu: &u16| recording.streams.iter().any(|stream| stream.cpu == *cpu);
-    (0..recording.header.cpus.len() as u16).find(|cpu| has_gap && !is_there(cpu))
+    (0..recording.header.nr_cpus() as u16).find(|cpu| has_gap && !is_there(cpu))
 }
 
 /// Formats the recorded events and what the policy did instead.

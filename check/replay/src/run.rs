@@ -5,7 +5,6 @@ use std::ptr;
 use std::thread;
 use std::time::Instant;
 
-use baton_abi::BatonCpu;
 use baton_native::{Instance, Policy};
 use baton_trace::{Header, Recording, Stream};
 use generator::{Gn, LocalGenerator, Scope};
@@ -59,13 +58,13 @@ pub(crate) fn once(
         true => as_coroutines(lanes, &order, &instance, options),
         false => thread::scope(|scope| {
             for (index, (ahead, stream)) in lanes {
-                let (order, instance, stop_at) = (&order, &instance, options.stop_at);
+                let (order, instance) = (&order, &instance);
                 let name = format!("CPU {}", stream.cpu);
                 let lane = move || {
                     // Ends the replay if this lane panics, so that no other lane waits for it.
                     let _ender = Ender(order);
                     policy.install(Some(&TABLE));
-                    let lane = Lane::new(index, stream.cpu, order, ahead, stop_at);
+                    let lane = Lane::new(index, stream.cpu, order, ahead, options);
                     // SAFETY: On-stack. It is dropped before the lane.
                     let _current = unsafe { Current::new(&lane) };
                     lane.run(instance);
@@ -132,16 +131,7 @@ fn make(recording: &Recording, policy: Policy, options: &Options) -> Result<Inst
             ));
         }
     }
-    let cpus: Vec<BatonCpu> = header
-        .cpus
-        .iter()
-        .map(|&(core, llc, node, online)| BatonCpu {
-            core,
-            llc,
-            node,
-            online: u32::from(online),
-        })
-        .collect();
+    let cpus = header.places();
     if cpus.is_empty() {
         return Err("the recording is of a machine without CPUs".into());
     }
@@ -194,7 +184,7 @@ const MAX_TASKS: u32 = 1 << 20;
 /// belong to those CPUs.
 fn missing_cpus(recording: &Recording, aheads: &mut [Ahead<'_>]) {
     let explained = recording.streams.iter().any(Stream::has_gap);
-    let all_are_there = recording.streams.len() >= recording.header.cpus.len();
+    let all_are_there = recording.streams.len() >= recording.header.nr_cpus();
     if !recording.damage.is_empty() && !explained && !all_are_there {
         if let Some(first) = aheads.first_mut() {
             first.missing =
@@ -207,10 +197,10 @@ fn as_coroutines<'r>(
     lanes: impl Iterator<Item = (usize, (Ahead<'r>, &'r Stream))>,
     order: &'r Order,
     instance: &'r Instance,
-    options: &Options,
+    options: &'r Options,
 ) {
     let lanes: Vec<Lane<'r>> = lanes
-        .map(|(index, (ahead, stream))| Lane::new(index, stream.cpu, order, ahead, options.stop_at))
+        .map(|(index, (ahead, stream))| Lane::new(index, stream.cpu, order, ahead, options))
         .collect();
     let coroutine = |lane: &'_ Lane<'r>| {
         let lane = ptr::from_ref(lane);

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 
 use baton_abi::{BatonFaultKind, BatonHint};
-use baton_native::{NativeHost, Panic, Table};
+use baton_native::{Change, NativeHost, Panic, Table};
 use baton_trace::{Event, Question};
 
 use crate::lane::{Lane, LastWords};
@@ -85,6 +85,8 @@ fn about_cpu(question: Question, cpu: i32) -> bool {
 struct Replay;
 
 impl NativeHost for Replay {
+    const SEES_CHANGES: bool = true;
+
     fn lock(word: &AtomicU32) -> bool {
         match lane() {
             Some(lane) => lane.lock(ptr::from_ref(word) as usize),
@@ -233,6 +235,12 @@ impl NativeHost for Replay {
 
     fn claim_idle(cpu: i32) -> bool {
         about_cpu(Question::Claim, cpu)
+    }
+
+    fn changed(change: Change) {
+        if let Some(lane) = lane() {
+            lane.changed(change);
+        }
     }
 
     fn has_memory() -> bool {

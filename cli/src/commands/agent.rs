@@ -259,7 +259,8 @@ fn upgrade(enclave: &str) -> Result<ExitCode> {
 fn run(search: &Search, args: &AgentRun) -> Result<ExitCode> {
     let scheduler = Scheduler::find(search, args)?;
     let name = args.enclave.clone().unwrap_or_else(|| scheduler.name());
-    let online = online_cpus()?;
+    let online = kernel::cpus("online")?;
+    let online: Vec<usize> = online.iter().map(|cpu| cpu as usize).collect();
     let cpus = args.how.cpus.iter().flat_map(CpuList::iter);
     let given: Vec<usize> = cpus.map(|cpu| cpu as usize).collect();
     if let Some(cpu) = given.iter().find(|cpu| !online.contains(cpu)) {
@@ -308,16 +309,6 @@ fn allowed(name: &str, args: &AgentRun) -> Result<()> {
             format!("ask root for: baton enclave create {name} --user USER --cpus LIST"),
         )),
     }
-}
-
-fn online_cpus() -> Result<Vec<usize>> {
-    const FILE: &str = "/sys/devices/system/cpu/online";
-    let text = std::fs::read_to_string(FILE).map_err(|e| Error::file(FILE, &e))?;
-    let cpus: CpuList = text
-        .trim()
-        .parse()
-        .map_err(|why| Error::baton(format!("{FILE} cannot be read: {why}")))?;
-    Ok(cpus.iter().map(|cpu| cpu as usize).collect())
 }
 
 /// CPUs of this machine.

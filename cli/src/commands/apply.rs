@@ -350,14 +350,15 @@ fn perform(search: &Search, step: &Step) -> Result<()> {
                 None => cgroups::take(&device, &dir).map(drop),
             }
         }
-        Step::Default { policy } => {
-            device
-                .assign(0, policy.as_deref(), false)
-                .map_err(|errno| match policy {
-                    Some(policy) => load::not_default(policy, errno),
-                    None => Error::baton(format!("the default was not taken back: {errno}")),
-                })
-        }
+        Step::Default { policy } => device
+            .assign(0, policy.as_deref(), false)
+            .map_err(|refused| match policy {
+                Some(policy) => load::not_default(policy, &refused),
+                None => {
+                    let errno = refused.errno;
+                    Error::baton(format!("the default was not taken back: {errno}"))
+                }
+            }),
         Step::Unload { policy } => unload::one(policy),
     }
 }

@@ -38,7 +38,7 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
         load::attach(search, &device, true)?;
         device
             .assign(0, Some(policy), false)
-            .map_err(|e| load::not_default(policy, e))?;
+            .map_err(|refused| load::not_default(policy, &refused))?;
         eprintln!("baton: every normal task without a policy of its own is given to {policy}");
         return Ok(ExitCode::SUCCESS);
     }
@@ -90,7 +90,7 @@ pub fn detach(search: &Search, args: &Detach) -> Result<ExitCode> {
     }
     device
         .assign(0, None, false)
-        .map_err(|e| Error::baton(format!("the default was not taken back: {e}")))?;
+        .map_err(|e| Error::baton(format!("the default was not taken back: {}", e.errno)))?;
     let core = device.core()?;
     if core.attached != 0 && core.all != 0 {
         load::attach_partial(search, &device)?;

@@ -13,6 +13,7 @@ pub mod enclave;
 mod fmt;
 pub mod hints;
 mod load;
+pub mod monitor;
 mod new;
 mod order;
 mod pages;
@@ -74,6 +75,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Rollback(args) => upgrade::rollback(&args),
         Command::List { output } => status::list(output.json),
         Command::Status { output } => status::status(output.json),
+        Command::Monitor(args) => monitor::monitor(&search, &args),
         Command::Attach(args) => attach::attach(&search, &args),
         Command::Detach(args) => attach::detach(&search, &args),
         Command::Run(args) => run::run(&search, &args),

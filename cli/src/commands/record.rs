@@ -13,7 +13,6 @@ use baton_abi::BatonPolicyState;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::sim::tables;
 use super::{print, print_json};
 use crate::cli::{FaultSave, Record};
 use baton_control::device::{text, Device};
@@ -282,7 +281,7 @@ fn words(summary: &Summary) -> String {
     let mut text = format!(
         "{policy} version {version}: {events} events in {}, {:.1} MiB ({each:.1} bytes each), \
          {lost} lost; {end}\n",
-        tables::time(*duration_ns),
+        report::time(*duration_ns),
         *bytes as f64 / f64::from(1 << 20),
     );
     if *lost != 0 {

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{mpsc, Arc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use baton_native::Policy;
@@ -94,7 +94,7 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
     };
     let policy = match program {
         Some(_) => INTERPRETED,
-        None => policy(args, &recording)?,
+        None => policy(args.policy.as_deref(), &recording)?,
     };
     let from = args
         .from
@@ -113,7 +113,7 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
         from,
         until: args.until,
         stop_at: args.stop_at,
-        progress: Arc::default(),
+        ..Options::default()
     };
     let (running, over) = mpsc::channel::<()>();
     let (progress, name) = (options.progress.clone(), policy.name());
@@ -278,8 +278,9 @@ fn debug(args: &Replay, recording: &Recording) -> Result<Error> {
     ))
 }
 
-fn policy(args: &Replay, recording: &Recording) -> Result<Policy> {
-    match &args.policy {
+/// The policy that is given, or else the recorded one.
+pub(super) fn policy(given: Option<&str>, recording: &Recording) -> Result<Policy> {
+    match given {
         Some(file) if file.ends_with(".so") => Policy::open(file.as_ref()).map_err(|why| {
             Error::user(
                 why,

@@ -61,19 +61,17 @@ impl Tape {
         cpus: &[BatonCpu],
         max_tasks: u32,
     ) -> io::Result<Self> {
-        let header = Header {
+        let mut header = Header {
             policy: policy.name(),
             version: policy.ops().version,
             options: options.into(),
             host: "agent".into(),
-            cpus: cpus
-                .iter()
-                .map(|cpu| (cpu.core, cpu.llc, cpu.node, cpu.online != 0))
-                .collect(),
             max_tasks,
             stamp_hz: 0,
             state: None,
+            ..Header::default()
         };
+        header.set_places(cpus);
         let file = FileWriter::new(BufWriter::new(File::create(path)?), &header)?;
         Ok(Self {
             lanes: (0..cpus.len() as u32)

@@ -24,6 +24,7 @@ mod events;
 mod fallback;
 mod handover;
 mod hints;
+pub mod histogram;
 mod host;
 mod order;
 mod partition;

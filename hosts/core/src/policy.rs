@@ -21,8 +21,8 @@ pub struct PolicyEntry {
     /// For the host: the version of the policy that runs. An upgrade is one store to it. It is kept
     /// after a stop, for calls that are under way.
     pub version: AtomicUsize,
-    /// For the host: where calls of the policy are recorded; 0 when they are not.
-    pub recorder: AtomicUsize,
+    /// For the host: how it observes calls of the policy; 0 when it does not.
+    pub observers: AtomicUsize,
     /// Answers refused.
     pub refusals: AtomicU64,
     /// Faults.
@@ -48,7 +48,7 @@ impl PolicyEntry {
             share: AtomicU32::new(0),
             partition: AtomicU32::new(0),
             version: AtomicUsize::new(0),
-            recorder: AtomicUsize::new(0),
+            observers: AtomicUsize::new(0),
             refusals: AtomicU64::new(0),
             faults: AtomicU64::new(0),
         }

@@ -146,6 +146,16 @@ void baton_host_refused(u32 pid, const char *handler, const char *from, const ch
 	frame = mine;
 }
 
+void baton_host_changed(u32 pid, const char *handler, const char *from, const char *to, u32 line)
+{
+	struct frame *mine = frame;
+
+	if (!table->changed)
+		return;
+	table->changed(pid, handler, from, to, line);
+	frame = mine;
+}
+
 void baton_host_token_dropped(u64 token)
 {
 	if (!ASK(table->token_dropped(token)))
@@ -396,6 +406,8 @@ static u64 dispatch(enum baton_method method, struct instance *instance, struct 
 	case BATON_METHOD_REREGISTER_DROP:
 		ops->reregister_drop(((struct handed *)a)->state);
 		return 0;
+	case BATON_METHOD_MAY_HAVE:
+		return ops->may_have ? ops->may_have(this, (const struct baton_asked *)a) : 0;
 	BATON_CALLS(GIVES, DOES, a, b)
 	default:
 		/* A policy in C converts and saves no states. */

@@ -61,6 +61,13 @@ struct table {
 			const char *to,
 			uint32_t line,
 			const char *why);
+	// Reports a change of a thread's state that was made, with texts as above; `line` is 0 if the
+	// library made it. Absent in hosts that do not ask.
+	void (*changed)(uint32_t pid,
+			const char *handler,
+			const char *from,
+			const char *to,
+			uint32_t line);
 	// Announces the use of one of the policy's own atomics. Only a policy that was built for the
 	// checker calls this.
 	void (*atomic)(void);

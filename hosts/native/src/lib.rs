@@ -10,16 +10,16 @@
 mod recorded;
 mod trap;
 
-use std::ffi::{c_char, CStr, CString};
+use std::ffi::{c_char, CString};
 use std::path::Path;
 
 use baton_abi::{
-    Arg, BatonBytes, BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonOlder, BatonPolicy, BATON_ABI,
-    BATON_ABORTED, BATON_EV_NO_SELECT, BATON_MESSAGE_LEN,
+    Arg, BatonAsked, BatonBytes, BatonCpu, BatonCtx, BatonEnv, BatonMethod, BatonOlder,
+    BatonPolicy, BATON_ABI, BATON_ABORTED, BATON_EV_NO_SELECT, BATON_MESSAGE_LEN,
 };
 
 pub use baton_native_glue::{module, NativePolicy};
-pub use baton_seam::host::{NativeHost, Panic, Table, WrongMove};
+pub use baton_seam::host::{Change, NativeHost, Panic, Table, WrongMove};
 pub use recorded::{Lane, Recorded, Recording};
 pub use trap::{contained, cpu_time_of, end_endless, give_up, place_of_crash, Crash};
 
@@ -216,18 +216,20 @@ impl Policy {
         };
         match make(core::ptr::from_ref(&env) as u64) {
             BATON_ABORTED => Err("it failed while it was being made".into()),
-            0 => {
-                // SAFETY: Host-call. The policy wrote a NUL-terminated string into the buffer,
-                // which was zeroed.
-                let message = unsafe { CStr::from_ptr(message.as_ptr()) };
-                Err(message.to_string_lossy().into_owned())
-            }
+            0 => Err(text_of(&message)),
             this => Ok(Instance {
                 policy: *self,
                 this: this as usize,
             }),
         }
     }
+}
+
+/// What a policy wrote into a buffer for its message, which was zeroed.
+fn text_of(message: &[c_char; BATON_MESSAGE_LEN]) -> String {
+    let bytes = message.iter().map(|byte| *byte as u8);
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Why a version could not replace another.
@@ -273,6 +275,26 @@ impl Instance {
                 Ok(length) if length as u64 != BATON_ABORTED => state.resize(length, 0),
                 _ => return None,
             }
+        }
+    }
+
+    /// Lets the policy refuse to be the one of all tasks that have none; the error is its reason.
+    pub fn may_be_default(&self) -> Result<(), String> {
+        if self.policy.ops().may_have.is_none() {
+            return Ok(());
+        }
+        let mut message: [c_char; BATON_MESSAGE_LEN] = [0; BATON_MESSAGE_LEN];
+        let asked = BatonAsked {
+            pid: 0,
+            nice: 0,
+            comm: [0; 16],
+            message: message.as_mut_ptr(),
+        };
+        let asked = core::ptr::from_ref(&asked) as u64;
+        match self.policy.call(BatonMethod::MayHave, self.this, asked, 0) {
+            0 => Ok(()),
+            BATON_ABORTED => Err("it failed when it was asked".into()),
+            _ => Err(text_of(&message)),
         }
     }
 

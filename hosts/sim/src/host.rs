@@ -547,15 +547,9 @@ impl NativeHost for Plain {
         with(|_, host| {
             let mut known = host.wrong_moves.borrow_mut();
             let same = |old: &&mut (WrongMove, u64)| {
-                let old = &old.0;
-                (old.line, &old.handler, &old.from, &old.to, &old.why)
-                    == (
-                        wrong.line,
-                        &wrong.handler,
-                        &wrong.from,
-                        &wrong.to,
-                        &wrong.why,
-                    )
+                let mut wrong = wrong.clone();
+                wrong.change.pid = old.0.change.pid;
+                old.0 == wrong
             };
             match known.iter_mut().find(same) {
                 Some((_, times)) => *times += 1,

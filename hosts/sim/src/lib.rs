@@ -422,7 +422,7 @@ fn end(core: &Core<'_, SimHost>) -> Result<(), SimError> {
 
 /// Makes the policies and the agent, and starts them.
 fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<Option<Side>, SimError> {
-    for spec in &config.policies {
+    for (place, spec) in config.policies.iter().enumerate() {
         let host = core.host();
         spec.policy.install(Some(host.table()));
         let name = spec.policy.name();
@@ -437,6 +437,15 @@ fn start(config: &Config, core: &Core<'_, SimHost>) -> Result<Option<Side>, SimE
                 .map_or(why.clone(), |words| format!("{why}: {words}"));
             SimError::Policy(name.clone(), format!("it could not be made: {why}"))
         })?;
+        // The last one has the tasks that are assigned to none, unless there is an agent.
+        if place + 1 == config.policies.len() && config.agent.is_none() {
+            host.making.set(Some(spec.policy));
+            let may_be = made.may_be_default();
+            host.making.set(None);
+            may_be.map_err(|why| {
+                SimError::Policy(name.clone(), format!("it refuses to have all tasks: {why}"))
+            })?;
+        }
         register(core, &spec.policy.name(), spec.policy.events(), made);
     }
     let agent = config.agent.as_ref();

@@ -37,19 +37,17 @@ impl Tape {
         out: Box<dyn Write>,
     ) -> io::Result<Self> {
         let cpus = config.topology.cpus();
-        let header = Header {
+        let mut header = Header {
             policy: spec.policy.name(),
             version: spec.policy.ops().version,
             options: spec.options.clone(),
             host: "simulator".into(),
-            cpus: cpus
-                .iter()
-                .map(|cpu| (cpu.core, cpu.llc, cpu.node, cpu.online != 0))
-                .collect(),
             max_tasks: config.max_tasks,
             stamp_hz: 0,
             state: with_state.then(|| Header::state_type(&spec.policy.ops().state)),
+            ..Header::default()
         };
+        header.set_places(cpus);
         Ok(Self {
             file: FileWriter::new(out, &header)?,
             error: None,

@@ -25,7 +25,7 @@ pub enum Distance {
 
 /// The places of the CPUs of a machine. `2x16x2` is 2 NUMA nodes, each with 16 cores of 2 hardware
 /// threads and one last-level cache. `2x16x2/4` is the same with a last-level cache for every 4
-/// cores.
+/// cores, and `2x16x2/4/2` has a second-level cache for every 2 of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     cpus: Vec<BatonCpu>,
@@ -62,11 +62,28 @@ impl Topology {
                 llc,
                 node,
                 online: 1,
+                cluster: core,
             }
         };
         Ok(Self {
             cpus: (0..count).map(place).collect(),
         })
+    }
+
+    /// The machine with a second-level cache for so many cores, not for each. All of them have the
+    /// same last-level cache.
+    pub fn with_clusters(mut self, cores: usize) -> Result<Self, String> {
+        let cluster = |cpu: &BatonCpu| cpu.core.checked_div(cores as u32);
+        let wrong = || format!("the cores of a last-level cache cannot be shared out by {cores}");
+        for cpu in &mut self.cpus {
+            cpu.cluster = cluster(cpu).ok_or_else(wrong)?;
+        }
+        let is_split =
+            |pair: &[BatonCpu]| pair[0].cluster == pair[1].cluster && pair[0].llc != pair[1].llc;
+        match self.cpus.windows(2).any(is_split) {
+            true => Err(wrong()),
+            false => Ok(self),
+        }
     }
 
     /// A machine with CPUs 0, 1, ... in these places. Ids are dense, from 0.
@@ -105,19 +122,26 @@ impl FromStr for Topology {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "'{text}' is no topology: NODESxCORESxTHREADS or \
-                NODESxCORESxTHREADS/CORES_PER_LLC, as 2x16x2/8"
+                "'{text}' is no topology: NODESxCORESxTHREADS, \
+                NODESxCORESxTHREADS/CORES_PER_LLC or \
+                NODESxCORESxTHREADS/CORES_PER_LLC/CORES_PER_L2, as 2x16x2/8"
             )
         };
-        let (shape, llc) = text
-            .split_once('/')
-            .map_or((text, None), |(shape, llc)| (shape, Some(llc)));
+        let mut parts = text.split('/');
+        let (shape, llc, cluster) = (parts.next().unwrap_or(""), parts.next(), parts.next());
+        if parts.next().is_some() {
+            return Err(wrong());
+        }
         let numbers: Result<Vec<usize>, _> = shape.split('x').map(str::parse).collect();
         let [nodes, cores, threads] = numbers.map_err(|_| wrong())?[..] else {
             return Err(wrong());
         };
         let llc = llc.map_or(Ok(cores), |llc| llc.parse().map_err(|_| wrong()))?;
-        Self::new(nodes, cores, threads, llc)
+        let machine = Self::new(nodes, cores, threads, llc)?;
+        match cluster {
+            Some(cores) => machine.with_clusters(cores.parse().map_err(|_| wrong())?),
+            None => Ok(machine),
+        }
     }
 }
 
@@ -181,8 +205,19 @@ mod tests {
         check("64x64x2", Err("1 to 4096"));
         check("0x1x1", Err("1 to 4096"));
         check("1x8x1/3", Err("shared out"));
+        check("1x8x1/8/2", Ok(8));
+        check("1x8x1/4/3", Err("shared out"));
+        check("1x8x1/4/0", Err("shared out"));
+        check("1x8x1/4/8", Err("shared out"));
+        check("1x8x1/4/2/2", Err("no topology"));
         check("8", Err("no topology"));
         check("axbxc", Err("no topology"));
+        let clusters = |text: &str| -> Vec<u32> {
+            let topology: Topology = text.parse().unwrap();
+            topology.cpus().iter().map(|cpu| cpu.cluster).collect()
+        };
+        assert_eq!(clusters("1x4x2/4/2"), [0, 0, 0, 0, 1, 1, 1, 1]);
+        assert_eq!(clusters("1x2x2"), [0, 0, 1, 1]);
         let topology: Topology = "2x4x2/2".parse().unwrap();
         let far = |b| topology.distance(0, b);
         assert_eq!([far(0), far(1), far(2), far(4), far(8)], {

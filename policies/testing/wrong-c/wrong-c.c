@@ -9,7 +9,9 @@
  * 3. With the option wrong=lost, `preempt` forgets a thread; with wrong=moving, the balancing does;
  *    with wrong=lock it takes a core's lock twice, with wrong=order it releases two in the wrong
  *    order, with wrong=held it keeps one; with wrong=core a wakeup names a core that the thread may
- *    not use; with wrong=sleep its `init` sleeps.
+ *    not use; with wrong=sleep its `init` sleeps. With wrong=levels it is not created, and the reason
+ *    is the number of cores in each group of CPU 0. With wrong=picky it refuses to have all tasks, and
+ *    each thread of a positive nice value.
  */
 #ifdef __KERNEL__
 #include <linux/delay.h>
@@ -19,7 +21,7 @@
 
 struct wrong {
 	struct policy policy;
-	bool lost, moving, lock, order, held, core;
+	bool lost, moving, lock, order, held, core, picky;
 };
 
 struct wrong_core {
@@ -74,6 +76,27 @@ static void try_all(struct policy *policy, struct thread *thread, u32 legal)
 	baton_assert(thread->state == before && thread->queue == queue);
 }
 
+static const char *levels(struct policy *policy)
+{
+	static char text[3 * NR_LEVELS];
+	struct core *core, *first = core_at(policy, 0);
+	u32 level, count;
+	char *end = text;
+
+	for (level = 0; level < NR_LEVELS; level++) {
+		count = 0;
+		for_each_core_near(first, level, core) {
+			/* The nearest groups come first, each once. */
+			baton_assert(count || core == first);
+			count++;
+		}
+		*end++ = '0' + count / 10 % 10;
+		*end++ = '0' + count % 10;
+		*end++ = level + 1 < NR_LEVELS ? ' ' : 0;
+	}
+	return text;
+}
+
 static const char *wrong_init(struct policy *policy, const struct baton_env *env)
 {
 	struct wrong *wrong = container_of(policy, struct wrong, policy);
@@ -87,11 +110,24 @@ static const char *wrong_init(struct policy *policy, const struct baton_env *env
 	wrong->order = !strcmp(env->options, "wrong=order");
 	wrong->held = !strcmp(env->options, "wrong=held");
 	wrong->core = !strcmp(env->options, "wrong=core");
+	wrong->picky = !strcmp(env->options, "wrong=picky");
 #ifdef __KERNEL__
 	if (!strcmp(env->options, "wrong=sleep"))
 		msleep(100);
 #endif
-	return NULL;
+	return strcmp(env->options, "wrong=levels") ? NULL : levels(policy);
+}
+
+static const char *wrong_default(struct policy *policy)
+{
+	return options(policy)->picky ? "it is for few threads" : NULL;
+}
+
+static const char *wrong_attach(struct policy *policy, u32 pid, s32 nice, const char *name)
+{
+	if (!options(policy)->picky || nice <= 0)
+		return NULL;
+	return pid && *name ? "its nice value is positive" : "it has no name";
 }
 
 static struct core *wrong_prepare(struct policy *policy, struct thread *thread,
@@ -219,6 +255,8 @@ static const struct events wrong_c = {
 	.policy_size = sizeof(struct wrong),
 	.core_size = sizeof(struct wrong_core),
 	.init = wrong_init,
+	.can_be_default = wrong_default,
+	.attach = wrong_attach,
 	.new_prepare = wrong_prepare,
 	.new_place = wrong_place,
 	.new_end = wrong_end,

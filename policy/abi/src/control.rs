@@ -78,7 +78,8 @@ pub struct BatonPolicyInfo {
     pub flight: u32,
     /// 1 while the flight recording of the last fault is available.
     pub recorded: u32,
-    pub reserved: u32,
+    /// [`crate::BatonLanguage`] of the running version.
+    pub language: u32,
     /// Memory it has allocated, bytes.
     pub memory: u64,
     /// `BatonRefusal` answers so far.
@@ -429,6 +430,8 @@ pub struct BatonAssign {
     pub set_class: u32,
     /// The policy; empty for none.
     pub name: [u8; BATON_NAME_LEN],
+    /// Out: why the policy refuses, NUL-terminated; empty if it does not.
+    pub message: [u8; BATON_MESSAGE_LEN],
 }
 
 /// `BATON_IOC_TASK`: a task. In: `slot`. Out: the first task at that slot or after it.
@@ -472,4 +475,39 @@ pub struct BatonRefusedChange {
     pub from: [u8; 16],
     pub to: [u8; 16],
     pub why: [u8; 80],
+}
+
+/// Longest time for which a request can have calls measured, ms.
+pub const BATON_MEASURE_MAX_MS: u32 = 3_600_000;
+
+/// `BATON_IOC_MEASURE`: has the calls of all policies measured for a time from now, or for longer if
+/// an earlier request says so. What was measured is kept as long as the measurement goes on. Calls
+/// in process context, such as `create`, are not measured.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonMeasure {
+    /// The time, 0 to [`BATON_MEASURE_MAX_MS`]; 0 ends the measurement, and so every other user's.
+    pub ms: u32,
+}
+
+/// Number of classes of durations: for each power of two of ns up to 2^33, four of equal width.
+pub const BATON_CALL_CLASSES: usize = 132;
+
+/// `BATON_IOC_CALLS`: the measured calls of a method of a policy on all CPUs, since the measurement
+/// began or the policy was loaded. In: `policy`, `method`. Out: the rest; all 0 if no measurement
+/// is under way.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonCalls {
+    /// Index of the policy, below `BATON_MAX_POLICIES`.
+    pub policy: u32,
+    /// `BatonMethod`.
+    pub method: u32,
+    /// The sum of all durations, ns.
+    pub total: u64,
+    /// The longest duration, ns.
+    pub longest: u64,
+    /// The number of calls in each class of durations (`baton_core::histogram`, 2 bits); longer
+    /// ones are in the last.
+    pub classes: [u64; BATON_CALL_CLASSES],
 }

@@ -4,8 +4,8 @@
 //! `policy/c/baton.h`), and the calls of a policy in user space (`hosts/native/glue`).
 
 use crate::{
-    BatonBytes, BatonCtx, BatonEnv, BatonHint, BatonOlder, BatonRefusal, BatonStateType, BatonTask,
-    BatonToken, BatonWake, BATON_NAME_LEN,
+    BatonAsked, BatonBytes, BatonCtx, BatonEnv, BatonHint, BatonOlder, BatonRefusal,
+    BatonStateType, BatonTask, BatonToken, BatonWake, BATON_NAME_LEN,
 };
 use core::ffi::{c_char, c_void};
 
@@ -95,6 +95,10 @@ macro_rules! baton_methods {
             /// Like `create`, but from a state that such a function wrote. User space only.
             ReregisterLoad reregister_load: optional sleeps
                 free(env: *const BatonEnv, from: *const BatonBytes) -> *mut c_void;
+            /// May the policy be given this task, or all tasks that have none? Asked before the
+            /// administrator does so. Returns 0, or 1 after it has written why not. Process
+            /// context; other calls continue meanwhile, and no lock may be taken.
+            MayHave may_have: optional sleeps this(asked: *const BatonAsked) -> u64;
         }
     };
 }
@@ -157,7 +161,7 @@ macro_rules! define {
             pub version: u32,
             /// `BATON_EV_*`.
             pub events: u32,
-            /// 1 for a policy in C, whose stack use is not bounded by the host.
+            /// [`crate::BatonLanguage`].
             pub language: u32,
             /// Name, NUL-terminated: `[a-z0-9_]`.
             pub name: [c_char; BATON_NAME_LEN],

@@ -8,6 +8,32 @@ use core::ffi::{c_char, c_void};
 /// high half. Never 0 or 1, see [`BATON_PICK_NONE`] and [`BATON_PICK_KEEP`].
 pub type BatonToken = u64;
 
+/// A question to a policy: may it be given this task?
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BatonAsked {
+    /// The thread; 0 for all tasks that have no policy of their own.
+    pub pid: u32,
+    /// Its nice value.
+    pub nice: i32,
+    /// Its name, NUL-terminated.
+    pub comm: [u8; 16],
+    /// Where the policy writes why not: [`crate::BATON_MESSAGE_LEN`] bytes, all 0 before.
+    pub message: *mut c_char,
+}
+
+/// What a policy is written in.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatonLanguage {
+    /// Rust, or Baton's language.
+    Rust = 0,
+    /// C, as the functions of [`crate::BatonPolicy`].
+    C = 1,
+    /// C, as handlers of events (`policy/c/events.h`).
+    Events = 2,
+}
+
 /// Answer of a pick: nothing to run.
 pub const BATON_PICK_NONE: u64 = 0;
 /// Answer of a pick: the task that is running goes on.
@@ -109,6 +135,9 @@ pub struct BatonCpu {
     pub node: u32,
     /// 1 if the CPU was online when this was read.
     pub online: u32,
+    /// Cluster: CPUs that share a cache nearer than the last-level one (on x86 the second-level
+    /// cache). Whole cores, under one last-level cache.
+    pub cluster: u32,
 }
 
 /// The environment in which a policy is created.

@@ -6,10 +6,11 @@
 
 use crate::{
     BatonAgentAttach, BatonAgentCommits, BatonAgentFail, BatonAgentKick, BatonAgentReply,
-    BatonAgentServe, BatonAgentTopology, BatonAssign, BatonCoreInfo, BatonCpuInfo, BatonEnclave,
-    BatonFault, BatonGrant, BatonHintsOpen, BatonHintsSend, BatonOrder, BatonPartition,
-    BatonPolicyInfo, BatonRecord, BatonRecordBlock, BatonRecordCheckpoint, BatonRefusedChange,
-    BatonRule, BatonShare, BatonStart, BatonStop, BatonSwitch, BatonTaskInfo, BatonUpgrade,
+    BatonAgentServe, BatonAgentTopology, BatonAssign, BatonCalls, BatonCoreInfo, BatonCpuInfo,
+    BatonEnclave, BatonFault, BatonGrant, BatonHintsOpen, BatonHintsSend, BatonMeasure, BatonOrder,
+    BatonPartition, BatonPolicyInfo, BatonRecord, BatonRecordBlock, BatonRecordCheckpoint,
+    BatonRefusedChange, BatonRule, BatonShare, BatonStart, BatonStop, BatonSwitch, BatonTaskInfo,
+    BatonUpgrade,
 };
 
 /// `_IOWR` of the kernel (include/uapi/asm-generic/ioctl.h), with Baton's type of requests.
@@ -49,6 +50,8 @@ requests! {
     BATON_IOC_RECORD_CHECKPOINT = 17, BatonRecordCheckpoint;
     BATON_IOC_GRANT = 18, BatonGrant;
     BATON_IOC_REFUSED_CHANGE = 19, BatonRefusedChange;
+    BATON_IOC_MEASURE = 20, BatonMeasure;
+    BATON_IOC_CALLS = 21, BatonCalls;
     BATON_ENCLAVE_IOC_SET = 24, BatonEnclave;
     BATON_HINTS_IOC_OPEN = 32, BatonHintsOpen;
     BATON_HINTS_IOC_SEND = 33, BatonHintsSend;

@@ -38,7 +38,7 @@ pub use state::layout_of;
 pub use state::{Layout, State};
 pub use storage::{PerCpu, PerTask};
 pub use topology::{Place, Topology};
-pub use types::{Cpu, Events, Kick, KickRefused, Pick, Placement, Refusal, Task, Wake};
+pub use types::{Asked, Cpu, Events, Kick, KickRefused, Pick, Placement, Refusal, Task, Wake};
 
 /// A lock of the host that protects a `T`. The host detects a lock that one CPU takes twice, and
 /// locks that two CPUs take in opposite orders. Such a deadlock stops the policy instead of the

@@ -2,7 +2,8 @@
 //! The trait that a policy implements.
 
 use crate::{
-    Cpu, Ctx, Env, Error, Events, Message, Pick, Placement, Refusal, Schedulable, State, Task, Wake,
+    Asked, Cpu, Ctx, Env, Error, Events, Message, Pick, Placement, Refusal, Schedulable, State,
+    Task, Wake,
 };
 
 /// A scheduling policy.
@@ -33,6 +34,16 @@ pub trait Scheduler: Sized + Send + Sync {
     /// blocks only (8 KiB). `Err` is a line for the user about what is wrong with the options
     /// ([`Error`]).
     fn new(env: &Env<'_>) -> Result<Self, Error>;
+
+    /// May the policy be given this task, or all tasks that have no policy? Asked before the
+    /// administrator does so by `baton load --all`, `baton attach` or `baton run`; not for the
+    /// children of a task, and not for those that come by a cgroup. `Err` is a line for the user,
+    /// and nothing is given. Process context; other methods are called meanwhile, and no lock may be
+    /// taken.
+    fn may_have(&self, asked: &Asked<'_>) -> Result<(), Error> {
+        let _ = asked;
+        Ok(())
+    }
 
     /// Chooses the run queue for a woken or new task. [`Placement::Run`] runs it directly on an
     /// idle CPU for a slice, bypassing the policy's queues. Called by the waker, without the

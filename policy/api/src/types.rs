@@ -131,6 +131,22 @@ pub enum Refusal {
     NothingToKeep,
 }
 
+/// What somebody wants to give to the policy ([`crate::Scheduler::may_have`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// This task.
+    Task {
+        /// Its thread id.
+        pid: u32,
+        /// Its nice value.
+        nice: i32,
+        /// Its name, which the task chooses itself.
+        name: &'a str,
+    },
+    /// All tasks that have no policy of their own, now and later.
+    Rest,
+}
+
 /// What a kick does to the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kick {

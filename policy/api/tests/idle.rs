@@ -95,6 +95,7 @@ static HOST: Table = Table {
     has_memory,
     reply: replies,
     refused,
+    changed: None,
     atomic: None,
 };
 

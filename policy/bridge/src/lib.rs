@@ -32,7 +32,7 @@ const fn plain<S: Scheduler>() -> BatonPolicy {
         abi: BATON_ABI,
         version: S::VERSION,
         events: S::EVENTS.bits(),
-        language: 0,
+        language: baton_abi::BatonLanguage::Rust as u32,
         name: name(S::NAME),
         create: Some(make::create::<S>),
         destroy: Some(make::destroy::<S>),
@@ -70,6 +70,7 @@ const fn plain<S: Scheduler>() -> BatonPolicy {
         reregister_take: None,
         reregister_save: None,
         reregister_load: None,
+        may_have: Some(make::may_have::<S>),
     }
 }
 

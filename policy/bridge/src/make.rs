@@ -2,8 +2,8 @@
 //! Creation and destruction of a policy.
 
 use alloc::{boxed::Box, vec::Vec};
-use baton::{Env, Place, Scheduler, Topology};
-use baton_abi::{BatonEnv, BATON_MESSAGE_LEN};
+use baton::{Asked, Env, Place, Scheduler, Topology};
+use baton_abi::{BatonAsked, BatonEnv, BATON_MESSAGE_LEN};
 use core::ffi::{c_char, c_void, CStr};
 
 pub(crate) extern "C-unwind" fn create<S: Scheduler>(env: *const BatonEnv) -> *mut c_void {
@@ -51,6 +51,32 @@ pub(crate) extern "C-unwind" fn destroy<S: Scheduler>(this: *mut c_void) {
     // SAFETY: Host-call. `create` made it from a Box of the same type. The host calls this once,
     // and calls nothing after it.
     drop(unsafe { Box::from_raw(this.cast::<S>()) });
+}
+
+pub(crate) extern "C-unwind" fn may_have<S: Scheduler>(
+    this: *mut c_void,
+    asked: *const BatonAsked,
+) -> u64 {
+    // SAFETY: Host-call. The host gives what `create` made, which lives until `destroy`, and a
+    // question that is valid during the call.
+    let (policy, raw) = unsafe { (&*this.cast::<S>(), &*asked) };
+    let name = raw.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+    let asked = match raw.pid {
+        0 => Asked::Rest,
+        pid => Asked::Task {
+            pid,
+            nice: raw.nice,
+            // The kernel does not check names.
+            name: core::str::from_utf8(name).unwrap_or("?"),
+        },
+    };
+    match policy.may_have(&asked) {
+        Ok(()) => 0,
+        Err(why) => {
+            say(raw.message, why.message());
+            1
+        }
+    }
 }
 
 fn say(message: *mut c_char, why: &str) {

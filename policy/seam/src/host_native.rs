@@ -69,6 +69,17 @@ pub struct Table {
         line: u32,
         why: *const c_char,
     ),
+    /// Reports a change of a thread's state that was made, with texts as above; `line` is 0 if the
+    /// library made it. Absent in hosts that do not ask.
+    pub changed: Option<
+        extern "C" fn(
+            pid: u32,
+            handler: *const c_char,
+            from: *const c_char,
+            to: *const c_char,
+            line: u32,
+        ),
+    >,
     /// Announces the use of one of the policy's own atomics. Only a policy that was built for the
     /// checker calls this.
     pub atomic: Option<extern "C" fn()>,
@@ -298,35 +309,40 @@ impl Panic {
     }
 }
 
-/// A change of a thread's state that a policy in C wanted and that was refused.
+/// A change of the state of a thread in a policy in C by events (`policy/c/events.h`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrongMove {
+pub struct Change {
     pub pid: u32,
     /// The policy's handler.
     pub handler: String,
     /// Names of states.
     pub from: String,
     pub to: String,
-    /// Of the policy's source; 0 if none is known.
+    /// Of the policy's source; 0 if the library makes the change, or none is known.
     pub line: u32,
+}
+
+/// A change that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongMove {
+    pub change: Change,
     pub why: String,
 }
 
 impl fmt::Display for WrongMove {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
+        let Change {
             pid,
             handler,
             from,
             to,
             line,
-            why,
-        } = self;
+        } = &self.change;
         write!(f, "{handler}: thread {pid}, {from} to {to}")?;
         if *line != 0 {
             write!(f, ", line {line}")?;
         }
-        write!(f, ": {why}")
+        write!(f, ": {}", self.why)
     }
 }
 
@@ -337,6 +353,8 @@ pub trait NativeHost {
     /// Must a policy announce the use of its own atomics? Only policies that were built for the
     /// checker do.
     const SEES_ATOMICS: bool = false;
+    /// Does it want to know of each change of a thread's state?
+    const SEES_CHANGES: bool = false;
 
     fn lock(word: &AtomicU32) -> bool;
     fn try_lock(word: &AtomicU32) -> bool;
@@ -363,6 +381,9 @@ pub trait NativeHost {
     fn refused(wrong: WrongMove) {
         let _ = wrong;
     }
+    fn changed(change: Change) {
+        let _ = change;
+    }
     fn atomic() {}
 }
 
@@ -388,6 +409,10 @@ impl Table {
             has_memory: from_c::has_memory::<H>,
             reply: from_c::reply::<H>,
             refused: from_c::refused::<H>,
+            changed: match H::SEES_CHANGES {
+                true => Some(from_c::changed::<H>),
+                false => None,
+            },
             atomic: match H::SEES_ATOMICS {
                 true => Some(from_c::atomic::<H>),
                 false => None,
@@ -398,7 +423,7 @@ impl Table {
 
 /// The C functions of a table, which call those of a host. All pointers are handled here.
 mod from_c {
-    use super::{c_char, AtomicU32, NativeHost, Panic, String, WrongMove};
+    use super::{c_char, AtomicU32, Change, NativeHost, Panic, String, WrongMove};
     use core::ffi::CStr;
 
     macro_rules! plain {
@@ -456,6 +481,29 @@ mod from_c {
         });
     }
 
+    /// A text of the policy's side.
+    fn text(at: *const c_char) -> String {
+        // SAFETY: Host-call. The policy's side gives terminated texts that live during the call.
+        let text = unsafe { CStr::from_ptr(at) };
+        text.to_string_lossy().into_owned()
+    }
+
+    pub extern "C" fn changed<H: NativeHost>(
+        pid: u32,
+        handler: *const c_char,
+        from: *const c_char,
+        to: *const c_char,
+        line: u32,
+    ) {
+        H::changed(Change {
+            pid,
+            handler: text(handler),
+            from: text(from),
+            to: text(to),
+            line,
+        });
+    }
+
     pub extern "C" fn refused<H: NativeHost>(
         pid: u32,
         handler: *const c_char,
@@ -464,18 +512,14 @@ mod from_c {
         line: u32,
         why: *const c_char,
     ) {
-        let text = |at: *const c_char| {
-            // SAFETY: Host-call. The policy's side gives terminated texts that live during the
-            // call.
-            let text = unsafe { CStr::from_ptr(at) };
-            text.to_string_lossy().into_owned()
-        };
         H::refused(WrongMove {
-            pid,
-            handler: text(handler),
-            from: text(from),
-            to: text(to),
-            line,
+            change: Change {
+                pid,
+                handler: text(handler),
+                from: text(from),
+                to: text(to),
+                line,
+            },
             why: text(why),
         });
     }

@@ -13,7 +13,7 @@ extern crate std;
 
 use crate::{BlockHead, Codec, Event, Kind, BLOCK_SIZE, HEAD_SIZE};
 use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
-use baton_abi::BatonStateType;
+use baton_abi::{BatonCpu, BatonStateType};
 use core::ops::Range;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -40,6 +40,9 @@ pub struct Header {
     pub host: String,
     /// The CPUs given to the policy: core, last-level cache, node, and whether the CPU was online.
     pub cpus: Vec<(u32, u32, u32, bool)>,
+    /// Their clusters. Files of earlier versions have none.
+    #[serde(default)]
+    pub clusters: Vec<u32>,
     /// Number of task slots.
     pub max_tasks: u32,
     /// Stamps per second.
@@ -50,6 +53,32 @@ pub struct Header {
 }
 
 impl Header {
+    /// Sets the CPUs that were given to the policy.
+    pub fn set_places(&mut self, cpus: &[BatonCpu]) {
+        let place = |cpu: &BatonCpu| (cpu.core, cpu.llc, cpu.node, cpu.online != 0);
+        self.cpus = cpus.iter().map(place).collect();
+        self.clusters = cpus.iter().map(|cpu| cpu.cluster).collect();
+    }
+
+    /// The CPUs that were given to the policy. A cluster that is not known is a core.
+    pub fn places(&self) -> Vec<BatonCpu> {
+        let cpus = self.cpus.iter().enumerate();
+        let place =
+            |(number, &(core, llc, node, online)): (usize, &(u32, u32, u32, bool))| BatonCpu {
+                core,
+                llc,
+                node,
+                online: u32::from(online),
+                cluster: self.clusters.get(number).copied().unwrap_or(core),
+            };
+        cpus.map(place).collect()
+    }
+
+    /// The number of CPUs.
+    pub fn nr_cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
     /// The type of a state as a header has it: name, version and layout.
     pub fn state_type(raw: &BatonStateType) -> (String, u32, u64) {
         let name = raw.name.iter().take_while(|c| **c != 0);

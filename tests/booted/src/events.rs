@@ -2,7 +2,7 @@
 //! Policies in C by events (policy/c/events.h): upgrades, and mistakes that are refused.
 
 use crate::{
-    tool::{baton, check, hackbench, is_well, must, run, stress, Load},
+    tool::{baton, baton_fails, check, hackbench, is_well, must, run, stress, Hog, Load},
     Case, IN_C,
 };
 use serde_json::Value;
@@ -21,6 +21,10 @@ pub fn cases() -> Vec<Case> {
         Case {
             name: "events: init sleeps, and a core is not allowed".into(),
             run: Box::new(unusual),
+        },
+        Case {
+            name: "events: a policy refuses tasks".into(),
+            run: Box::new(picky),
         },
         Case {
             name: "events: what would lose a thread, or misuses a lock".into(),
@@ -117,6 +121,35 @@ fn unusual() -> Result<(), String> {
         baton(&["unload", "wrong_c"])?;
     }
     Ok(())
+}
+
+/// Nothing is given to the policy that it refuses, and what it takes runs under it.
+fn picky() -> Result<(), String> {
+    baton_fails(
+        &["load", "wrong_c", "--all", "--options", "wrong=picky"],
+        "wrong_c refuses to have all tasks: it is for few threads",
+    )?;
+    baton(&["load", "wrong_c", "--options", "wrong=picky"])?;
+    baton(&[
+        "run",
+        "-p",
+        "wrong_c",
+        "--",
+        "hackbench",
+        "-g",
+        "1",
+        "-l",
+        "5",
+    ])?;
+    let hog = Hog::plain()?;
+    must("renice", &["-n", "5", "-p", &hog.pid()])?;
+    baton_fails(
+        &["attach", "wrong_c", "--pid", &hog.pid()],
+        "its nice value is positive",
+    )?;
+    must("renice", &["-n", "0", "-p", &hog.pid()])?;
+    baton(&["attach", "wrong_c", "--pid", &hog.pid()])?;
+    is_well("wrong_c")
 }
 
 /// The policy is stopped, with the reason, and the tasks go on.

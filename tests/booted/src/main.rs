@@ -2,7 +2,7 @@
 //! The tests that run inside a booted kernel, as root. They use the tool `baton` as a user does.
 //!
 //! `baton-booted [--repeat N] [--part I/N] [WORD]` runs all cases, those of the group WORD
-//! (containment, life, conformance, upgrade, record, hints, agents, several, cores, configuration,
+//! (containment, life, conformance, upgrade, monitor, record, hints, agents, several, cores, configuration,
 //! systemd), or those whose name contains WORD, each N times in a row. Only the cases for a machine
 //! like this one are run. Every case begins and ends with nothing loaded. It fails if the machine
 //! does not go on scheduling, or anything is left behind. The program that boots the guest checks
@@ -43,6 +43,7 @@ mod held;
 mod hints;
 mod hostile;
 mod killed;
+mod monitor;
 mod record;
 mod rings;
 mod several;
@@ -223,6 +224,7 @@ fn main() -> ExitCode {
         ("events", "2", events::cases()),
         ("attributes", "2", attributes::cases()),
         ("killed", "2", killed::cases()),
+        ("monitor", "2", monitor::cases()),
         ("crowd", "2", crowd::cases()),
         (
             "record",

@@ -164,6 +164,7 @@ fn a_machine_is_of_the_shape_that_was_asked_for() {
         llc: 0,
         node: 0,
         online: 1,
+        cluster: cpu / 2,
     };
     let options = Options {
         topology: (0..4).map(place).collect(),

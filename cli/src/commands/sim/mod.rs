@@ -16,8 +16,8 @@ use baton_sim::report::Run;
 
 use super::{print, print_json};
 use baton_control::error::{Error, Result};
-use baton_control::names;
 use baton_control::status::Fault;
+use baton_control::{names, report};
 use run::{Done, Job, Recorded, Traced};
 pub use spec::{Assign, Cost, Noisy, Offline, Part, Party, Shape, Sleeps, Swap, Sweep};
 
@@ -48,7 +48,8 @@ pub struct Sim {
     pub workloads: bool,
     /// Topology of the machine: NUMA nodes x cores of a node x hardware threads of a core, such as
     /// 2x16x2. In 1x64x1/8, 8 cores share a last-level cache; by default all cores of a node share
-    /// one. `live` is the topology of this machine.
+    /// one. In 1x64x1/8/4, 4 of these also share a second-level cache. `live` is the topology of
+    /// this machine.
     #[arg(long, default_value = "1x4x1")]
     pub topology: Shape,
     /// Duration, in simulated time.
@@ -196,7 +197,7 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
             );
         }
         if let Some(since) = run.stuck_ns {
-            let since = tables::time(since);
+            let since = report::time(since);
             eprintln!(
                 "baton: {}: from {since} on all tasks wait for each other, and nothing can \
                  wake them: check what the workload's tasks wait for (user)",

@@ -59,7 +59,7 @@ impl FromStr for Shape {
 fn live() -> Result<Topology, String> {
     let root = Path::new("/sys/devices/system/cpu");
     let cpus = (0..MAX_CPUS).take_while(|cpu| root.join(format!("cpu{cpu}")).exists());
-    let mut ids = [const { Vec::new() }; 3];
+    let mut ids = [const { Vec::new() }; 4];
     let mut dense = |kind: usize, key: String| {
         let known: &mut Vec<String> = &mut ids[kind];
         let found = known.iter().position(|other| *other == key);
@@ -81,10 +81,16 @@ fn live() -> Result<Topology, String> {
         let llc = (0..8)
             .filter_map(|index| read(&format!("cache/index{index}/shared_cpu_list")))
             .next_back();
+        let second =
+            |index: &usize| read(&format!("cache/index{index}/level")).as_deref() == Some("2");
+        let cluster = (0..8)
+            .find(second)
+            .and_then(|index| read(&format!("cache/index{index}/shared_cpu_list")));
         let node = (0..MAX_CPUS)
             .find(|node| dir.join(format!("node{node}")).exists())
             .unwrap_or(0);
         BatonCpu {
+            cluster: dense(3, cluster.unwrap_or(core.clone())),
             core: dense(0, core),
             llc: dense(1, llc.unwrap_or(alone)),
             node: dense(2, node.to_string()),

@@ -4,26 +4,7 @@
 use baton_sim::report::{Percentiles, Run};
 use serde_json::Value;
 
-use baton_control::report::table;
-
-/// A time with three digits.
-pub fn time(ns: u64) -> String {
-    let (value, unit) = match ns {
-        0..1_000 => return format!("{ns} ns"),
-        1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
-        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
-        _ => (ns as f64 / 1e9, "s"),
-    };
-    match value {
-        0.0..9.995 => format!("{value:.2} {unit}"),
-        9.995..99.95 => format!("{value:.1} {unit}"),
-        _ => format!("{value:.0} {unit}"),
-    }
-}
-
-fn percent(part: u64, whole: u64) -> String {
-    format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64)
-}
+use baton_control::report::{percent, table, time};
 
 /// Percentiles of a group. `name` is their name in the group's report.
 fn times(run: &Run, group: &str, name: &str, of: &Percentiles) -> [String; 3] {

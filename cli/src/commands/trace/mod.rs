@@ -3,6 +3,7 @@
 
 mod json;
 mod perfetto;
+mod states;
 mod stats;
 
 use std::io::{BufWriter, ErrorKind, Write};
@@ -36,6 +37,10 @@ pub enum Trace {
         #[arg(long)]
         json: bool,
     },
+    /// Print each change of a thread's state, of a policy in C as handlers of events.
+    ///
+    /// The recording is replayed for that, so it costs the recorded machine nothing.
+    States(states::States),
     /// Print the events as JSON, one per line.
     Json {
         /// The recording.
@@ -61,6 +66,7 @@ pub fn command(command: &Trace) -> Result<ExitCode> {
                 false => print(stats.to_string())?,
             }
         }
+        Trace::States(args) => states::print(args)?,
         Trace::Json { file } => json::print(&open(file)?)?,
         Trace::Perfetto { file, out } => perfetto::write(&open(file)?, out)?,
     }

@@ -104,7 +104,7 @@ impl Tasks {
 pub fn write(recording: &Recording, path: &Path) -> Result<()> {
     let failed = |e: &std::io::Error| Error::file(format!("writing {}", path.display()), e);
     let out = BufWriter::new(File::create(path).map_err(|e| failed(&e))?);
-    let cpus = recording.header.cpus.len();
+    let cpus = recording.header.nr_cpus();
     let mut perfetto = Perfetto::new(out, cpus);
     let (mut follow, mut tasks) = (Follow::new(recording), Tasks::default());
     for told in recording.merged() {

@@ -207,7 +207,7 @@ impl Stats {
             version: header.version,
             options: header.options.clone(),
             host: header.host.clone(),
-            cpus: header.cpus.len(),
+            cpus: header.nr_cpus(),
             bytes: recording.streams.iter().map(Stream::bytes).sum(),
             damaged_places: recording.damage.len(),
             ..Self::default()

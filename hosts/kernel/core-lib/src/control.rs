@@ -2,8 +2,8 @@
 //! Requests of the control device to the rules. Process context, under the control mutex, unless
 //! noted.
 
-use crate::core;
-use ::core::sync::atomic::Ordering::{Relaxed, Release};
+use crate::{core, measure::MEASURED};
+use ::core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use baton_abi::{
     BatonCoreInfo, BatonCpuInfo, BatonCtx, BatonEvent, BatonFaultKind, BatonMethod,
     BatonPolicyInfo, BatonPolicyState, BatonTaskInfo,
@@ -230,8 +230,20 @@ pub extern "C" fn baton_core_is_default(index: u32) -> bool {
 /// Any context.
 #[no_mangle]
 pub extern "C" fn baton_core_set_recorder(index: u32, recording: usize) {
+    set_observers(index, |observers| recording | observers & MEASURED);
+}
+
+/// Sets whether a policy's calls are measured. Calls that have begun are not affected.
+#[no_mangle]
+pub extern "C" fn baton_core_set_measured(index: u32, on: bool) {
+    let bit = if on { MEASURED } else { 0 };
+    set_observers(index, |observers| observers & !MEASURED | bit);
+}
+
+fn set_observers(index: u32, change: impl Fn(usize) -> usize) {
     if let Some(entry) = place(index) {
-        entry.recorder.store(recording, Release);
+        let change = |observers| Some(change(observers));
+        let _ = entry.observers.fetch_update(AcqRel, Relaxed, change);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The kernel as host of the rules.
 
-use crate::record;
+use crate::{measure, record};
 use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonMethod, BatonPolicy, BATON_METHOD_NAMES};
 use baton_core::{CpuState, Fault, Host, PolicyEntry, Slot};
 use core::ffi::c_void;
@@ -82,11 +82,16 @@ impl Host for Kernel {
         if func == 0 && !method.is_needed() {
             return 0;
         }
-        let recorder = policy.recorder.load(Relaxed);
-        if recorder != 0 && cfg!(not(baton_without_recording)) {
+        let observers = policy.observers.load(Relaxed);
+        if observers != 0 && cfg!(not(baton_without_recording)) {
+            let (recorder, policy) = (observers & !measure::MEASURED, policy.index());
             // SAFETY: Policy-alive, as below.
             return unsafe {
-                record::call(recorder, frame, method, ctx, a, b, (*version).this, func)
+                let this = (*version).this;
+                match recorder == observers {
+                    true => record::call(recorder, frame, method, ctx, a, b, this, func),
+                    false => measure::call(recorder, policy, frame, method, ctx, a, b, this, func),
+                }
             };
         }
         // SAFETY: Policy-alive; the arguments are those of the method (`baton_abi::BatonPolicy`).

@@ -11,6 +11,7 @@
 mod control;
 mod hints;
 mod kernel;
+mod measure;
 mod record;
 
 use baton_abi::BatonCtx;

@@ -7,8 +7,8 @@
 mod memory;
 
 use baton_abi::{
-    baton_methods, BatonBytes, BatonCtx, BatonEnv, BatonHint, BatonMethod, BatonOlder, BatonPolicy,
-    BatonRefusal, BatonTask, BatonToken, BatonWake, BATON_ABI, BATON_ABORTED,
+    baton_methods, BatonAsked, BatonBytes, BatonCtx, BatonEnv, BatonHint, BatonMethod, BatonOlder,
+    BatonPolicy, BatonRefusal, BatonTask, BatonToken, BatonWake, BATON_ABI, BATON_ABORTED,
 };
 use baton_seam::host;
 use std::{ffi::c_void, sync::Once};

@@ -89,15 +89,9 @@ impl Scene {
     /// A configuration of the recorded machine, as far as the recording describes it. Its duration
     /// is the rest of the recording.
     pub fn config(&self, recording: &Recording) -> Result<Config, String> {
-        let place = |&(core, llc, node, _): &(u32, u32, u32, bool)| baton_abi::BatonCpu {
-            core,
-            llc,
-            node,
-            online: 1,
-        };
-        let mut config = Config::new(Topology::of(
-            recording.header.cpus.iter().map(place).collect(),
-        )?);
+        let mut places = recording.header.places();
+        places.iter_mut().for_each(|place| place.online = 1);
+        let mut config = Config::new(Topology::of(places)?);
         config.max_tasks = recording.header.max_tasks;
         config.duration = self.rest;
         Ok(config)
