@@ -746,7 +746,7 @@ mod tests {
         check(BATON_IOC_CPU, 3, 64);
         check(BATON_IOC_START, 4, 448);
         check(BATON_IOC_STOP, 5, 192);
-        check(BATON_IOC_ASSIGN, 6, 40);
+        check(BATON_IOC_ASSIGN, 6, 200);
         check(BATON_IOC_TASK, 7, 44);
         check(BATON_IOC_UPGRADE, 8, 656);
         check(BATON_IOC_SWITCH, 9, 72);
