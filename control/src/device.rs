@@ -755,8 +755,8 @@ mod tests {
         check(BATON_IOC_PARTITION, 12, 1232);
         check(BATON_IOC_RULE, 13, 48);
         check(BATON_IOC_RECORD, 14, 528);
-        check(BATON_IOC_RECORD_TAKE, 15, 28);
-        check(BATON_IOC_RECORD_STOP, 16, 28);
+        check(BATON_IOC_RECORD_TAKE, 15, 32);
+        check(BATON_IOC_RECORD_STOP, 16, 32);
         check(BATON_IOC_RECORD_CHECKPOINT, 17, 24);
         check(BATON_IOC_GRANT, 18, 80);
     }

@@ -372,18 +372,26 @@ pub fn attach_partial(search: &Search, device: &Device) -> Result<()> {
     attach_anew(search, device, false)
 }
 
-/// The policy refuses a task, or all tasks, for this reason.
+/// The policy refuses a task, or all tasks, for this reason, or has failed when it was asked.
 pub fn unwanted(policy: &str, what: &str, refused: &Refused) -> Error {
-    Error::policy(
-        policy,
-        format!("{policy} refuses {what}: {}", refused.message),
-        "give it others, or change its `may_have` (in C: `attach`, `can_be_default`)",
-    )
+    let Refused { errno, message } = refused;
+    match *errno {
+        Errno::FAULT => Error::policy(
+            policy,
+            format!("{policy} faulted when it was asked to have {what}: {message}"),
+            "fix its `may_have` (in C: `attach`, `can_be_default`), which takes no lock",
+        ),
+        _ => Error::policy(
+            policy,
+            format!("{policy} refuses to have {what}: {message}"),
+            "give it others, or change its `may_have` (in C: `attach`, `can_be_default`)",
+        ),
+    }
 }
 
 pub fn not_default(policy: &str, refused: &Refused) -> Error {
     match refused.errno {
-        Errno::ACCESS => unwanted(policy, "to have all tasks", refused),
+        Errno::ACCESS | Errno::FAULT => unwanted(policy, "all tasks", refused),
         Errno::NODEV => Error::policy(
             policy,
             format!("{policy} is not running, so it gets no tasks"),

@@ -128,6 +128,10 @@ impl Monitor {
         device.measure(until.min(u64::from(BATON_MEASURE_MAX_MS)) as u32)?;
         let status = Status::read(device)?;
         let infos = device.policies()?;
+        let is_there = |id: u32| infos.iter().any(|info| info.id == id);
+        self.calls.retain(|(id, _), _| is_there(*id));
+        self.refusals.retain(|id, _| is_there(*id));
+        self.refused.retain(|(id, ..), _| is_there(*id));
         let mut found = Vec::new();
         for policy in status.policies {
             let Some(info) = infos.iter().find(|info| info.id == policy.id) else {
@@ -262,7 +266,7 @@ pub fn text_of(interval: &Interval) -> String {
         text += &policy_text(policy, interval.seconds);
     }
     if interval.policies.is_empty() {
-        text += "no policy is loaded\n\n";
+        text += "there is no such policy\n\n";
     }
     let rows = interval.cpus.iter().map(|cpu| {
         let part = |ns| percent(ns, cpu.times.all_ns());
@@ -274,7 +278,7 @@ pub fn text_of(interval: &Interval) -> String {
             part(cpu.times.wasted_ns),
         ]
     });
-    let titles = ["CPU", "IDLE", "ONE TASK", "SEVERAL", "IDLE BESIDE WAITING"];
+    let titles = ["CPU", "IDLE", "BUSY", "OVERLOADED", "WASTED"];
     text + &table(&titles, &rows.collect::<Vec<_>>())
 }
 
@@ -402,8 +406,8 @@ HANDLERS  CALLS  PER S    MEAN     P50      P99  LONGEST
 schedule    500    250  310 ns  319 ns  1.28 µs  45.0 µs
 refused 2 times: tick, line 40: RUNNING to BLOCKED: no
 
-CPU     IDLE  ONE TASK  SEVERAL  IDLE BESIDE WAITING
-  0  50.00 %   25.00 %  25.00 %              12.50 %
+CPU     IDLE     BUSY  OVERLOADED   WASTED
+  0  50.00 %  25.00 %     25.00 %  12.50 %
 ";
         assert_eq!(text_of(&interval), expected);
     }

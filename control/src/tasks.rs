@@ -51,7 +51,9 @@ pub fn give(device: &Device, core: &BatonCoreInfo, pid: u32, policy: &str) -> Re
     device
         .assign(pid, Some(policy), core.all == 0)
         .map_err(|refused| match refused.errno {
-            Errno::ACCESS => load::unwanted(policy, &format!("thread {pid}"), &refused),
+            Errno::ACCESS | Errno::FAULT => {
+                load::unwanted(policy, &format!("thread {pid}"), &refused)
+            }
             Errno::NOENT => Error::user(
                 format!("no policy {policy} is loaded"),
                 format!(
@@ -86,7 +88,7 @@ pub fn give(device: &Device, core: &BatonCoreInfo, pid: u32, policy: &str) -> Re
 
 /// Assigns all these threads to a policy, and threads that they start meanwhile: `list` is called
 /// again until it returns no new thread. Returns the number of assigned threads. Threads that end
-/// meanwhile are an error only if all have ended.
+/// meanwhile are an error only if all have ended. After another error none is assigned.
 pub fn give_all(
     device: &Device,
     policy: &str,
@@ -94,7 +96,7 @@ pub fn give_all(
 ) -> Result<usize> {
     let core = device.core()?;
     let mut tried = BTreeSet::new();
-    let mut given = 0;
+    let mut given = Vec::new();
     let mut gone = None;
     loop {
         let new: Vec<u32> = list()?
@@ -102,13 +104,17 @@ pub fn give_all(
             .filter(|pid| !tried.contains(pid))
             .collect();
         if new.is_empty() {
-            return gone.filter(|_| given == 0).map_or(Ok(given), Err);
+            let is_any = !given.is_empty();
+            return gone.filter(|_| !is_any).map_or(Ok(given.len()), Err);
         }
         for pid in new {
             tried.insert(pid);
             match give(device, &core, pid, policy) {
-                Ok(()) => given += 1,
-                Err(e) if Path::new(&format!("/proc/{pid}")).exists() => return Err(e),
+                Ok(()) => given.push(pid),
+                Err(e) if Path::new(&format!("/proc/{pid}")).exists() => {
+                    given.iter().try_for_each(|pid| take(device, *pid))?;
+                    return Err(e);
+                }
                 Err(e) => gone = Some(e),
             }
         }

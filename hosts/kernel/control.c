@@ -39,8 +39,8 @@ int baton_set_class(struct task_struct *task, bool ext)
 }
 
 /*
- * Asks a policy whether it may be given a task, or with NULL all tasks that have no policy. `message`
- * receives the reason if it refuses.
+ * Asks a policy whether it may be given a task, or with NULL all tasks that have no policy.
+ * `message` receives the reason if it refuses (-EACCES), or why it failed (-EFAULT).
  */
 static int ask(struct baton_place *place, struct task_struct *task, char *message)
 {
@@ -56,9 +56,11 @@ static int ask(struct baton_place *place, struct task_struct *task, char *messag
 		strscpy(asked.comm, task->comm, sizeof(asked.comm));
 	}
 	answer = baton_make(place, version->ops.may_have, version->this, &asked);
-	message[BATON_MESSAGE_LEN - 1] = 0;
-	if (answer == BATON_ABORTED)
+	if (answer == BATON_ABORTED) {
 		baton_describe_panic(message, BATON_MESSAGE_LEN);
+		return -EFAULT;
+	}
+	message[answer ? BATON_MESSAGE_LEN - 1 : 0] = 0;
 	return answer ? -EACCES : 0;
 }
 
@@ -373,8 +375,8 @@ static long control(struct file *file, unsigned int cmd, unsigned long arg)
 	baton_flight_go_on();
 	mutex_unlock(&baton_control_mutex);
 	/* A refused request returns with the reason. */
-	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_ASSIGN || cmd == BATON_IOC_UPGRADE ||
-	     cmd == BATON_IOC_PARTITION || cmd == BATON_IOC_RECORD) &&
+	if ((!err || cmd == BATON_IOC_START || cmd == BATON_IOC_ASSIGN ||
+	     cmd == BATON_IOC_UPGRADE || cmd == BATON_IOC_PARTITION || cmd == BATON_IOC_RECORD) &&
 	    copy_to_user(user, request, _IOC_SIZE(cmd)))
 		err = -EFAULT;
 out:

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long each CPU has no runnable task, one, or several, and how long it has none while another
- * one has several: cores that a scheduler wastes. Whatever schedules the tasks. Attached only while
- * `baton monitor` runs, so that it costs nothing otherwise. control/src/cores.rs reads the results.
+ * How long each CPU idles, runs a task, and runs one while others wait for it; and how long it idles
+ * while tasks wait for some CPU: cores that a scheduler wastes. Whatever schedules the tasks.
+ * Attached only while `baton monitor` runs, so that it costs nothing otherwise. control/src/cores.rs
+ * reads the results.
  *
- * Context: a scheduler tracepoint, interrupts off, the lock of the run queue held. `begin` runs in
+ * Context: scheduler tracepoints, interrupts off, the lock of the run queue held. `begin` runs in
  * process context.
  */
 #include "vmlinux.h"
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
@@ -19,23 +19,25 @@ char _license[] SEC("license") = "GPL";
 
 /* Times, ns. Guarded by the lock of the CPU's run queue, once it has begun. */
 struct core_times {
-	u64 since;	/* time of the last change; 0 before `begin` */
-	u64 runnable;	/* number of tasks since then */
-	u64 overload;	/* machine.overload at that time */
+	u64 since;	/* time of the last change; 0 before the first */
+	u32 idles;	/* since then: does the idle task run? */
+	u32 waiting;	/* do tasks wait for the CPU? */
+	u64 overload;	/* overload() at that time, if it idles */
 	u64 idle, busy, overloaded, wasted;
-};
+} __attribute__((aligned(64)));
 
 /*
- * The machine is overloaded while a CPU has several tasks. `state` is the number of such CPUs in
- * the upper 16 bits, and the time at which the first of them came to be, ns, in the lower 48; both
- * change together.
+ * The machine is overloaded while tasks wait for a CPU. `state` is the number of such CPUs in the
+ * upper 16 bits, and the time at which the first of them came to be in the lower 48; both change
+ * together. That time is in units of 64 ns, so that it does not wrap for months.
  */
 #define TIME_BITS 48
 #define TIME_MASK ((1ULL << TIME_BITS) - 1)
+#define UNIT_BITS 6
 struct machine {
 	u64 state;
-	u64 overload;	/* sum of the past times of overload, ns */
-};
+	u64 overload;	/* sum of the past times of overload, units */
+} __attribute__((aligned(64)));
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -53,17 +55,20 @@ struct {
 
 extern const struct rq runqueues __ksym;
 
-/* A CPU gets several tasks (`by` 1), or no longer has several (`by` -1). */
+/* Tasks wait for one more CPU (`by` 1), or for one less (`by` -1). */
 static __always_inline void change_overload(struct machine *machine, u64 now, int by)
 {
 	u64 old = *(volatile u64 *)&machine->state, seen, count, since;
 	int i;
 
+	now = now >> UNIT_BITS & TIME_MASK;
 	bpf_for(i, 0, TRIES) {
 		count = (old >> TIME_BITS) + by;
 		since = old & TIME_MASK;
+		if (by < 0 && !(old >> TIME_BITS))
+			return;
 		if (by > 0 && count == 1)
-			since = now & TIME_MASK;
+			since = now;
 		seen = __sync_val_compare_and_swap(&machine->state, old,
 						   count << TIME_BITS | since);
 		if (seen == old) {
@@ -75,60 +80,83 @@ static __always_inline void change_overload(struct machine *machine, u64 now, in
 	}
 }
 
-/* How long the machine has been overloaded in all. */
+/* How long the machine has been overloaded in all, ns. */
 static __always_inline u64 overload(const struct machine *machine, u64 now)
 {
 	u64 past = *(volatile u64 *)&machine->overload, state = *(volatile u64 *)&machine->state;
+	u64 time = ((now >> UNIT_BITS) - state) & TIME_MASK;
 
 	/* Another CPU may have begun the overload after `now` was read. */
-	if (!(state >> TIME_BITS) || (s64)((now - state) << 16) < 0)
-		return past;
-	return past + ((now - state) & TIME_MASK);
+	if (!(state >> TIME_BITS) || time >> (TIME_BITS - 1))
+		time = 0;
+	return (past + time) << UNIT_BITS;
 }
 
 /* Adds the time since the last change of a CPU. */
 static __always_inline void account(struct core_times *core, const struct machine *machine, u64 now)
 {
-	u64 time = now - core->since, all = overload(machine, now);
+	s64 time = now - core->since, wasted;
 
-	if ((s64)time < 0)
+	if (time < 0)
 		time = 0;
-	if (core->runnable > 1) {
-		core->overloaded += time;
-	} else if (core->runnable) {
-		core->busy += time;
-	} else {
+	if (core->idles) {
 		core->idle += time;
-		if ((s64)(all - core->overload) > 0)
-			core->wasted += all - core->overload < time ? all - core->overload : time;
+		wasted = overload(machine, now) - core->overload;
+		if (wasted > 0)
+			core->wasted += wasted < time ? wasted : time;
+	} else if (core->waiting) {
+		core->overloaded += time;
+	} else {
+		core->busy += time;
 	}
-	core->overload = all;
+}
+
+/* Tasks that wait for the CPU. The fair class counts some that are asleep, see DELAY_DEQUEUE. */
+static __always_inline bool has_waiting(const struct rq *rq, bool idles)
+{
+	return (int)(rq->nr_running - (rq->cfs.h_nr_queued - rq->cfs.h_nr_runnable)) > !idles;
+}
+
+static __always_inline void change(const struct rq *rq, u32 cpu, bool idles)
+{
+	u32 zero = 0;
+	struct core_times *core = bpf_map_lookup_elem(&cores, &cpu);
+	struct machine *machine = bpf_map_lookup_elem(&machines, &zero);
+	u64 now = bpf_ktime_get_ns();
+	bool waiting = has_waiting(rq, idles);
+
+	if (!core || !machine)
+		return;
+	if (core->since)
+		account(core, machine, now);
+	if (core->waiting != waiting)
+		change_overload(machine, now, waiting ? 1 : -1);
+	core->idles = idles;
+	core->waiting = waiting;
+	if (idles)
+		core->overload = overload(machine, now);
 	core->since = now;
 }
 
 SEC("tp_btf/sched_update_nr_running_tp")
-int BPF_PROG(on_change, struct rq *rq, int change)
+int BPF_PROG(on_change, struct rq *rq, int by)
 {
-	u64 now = bpf_ktime_get_ns(), runnable = rq->nr_running;
-	u32 cpu = rq->cpu, zero = 0;
-	struct core_times *core = bpf_map_lookup_elem(&cores, &cpu);
-	struct machine *machine = bpf_map_lookup_elem(&machines, &zero);
-	bool was, is;
-
-	if (!core || !machine || !core->since)
-		return 0;
-	account(core, machine, now);
-	was = core->runnable > 1;
-	is = runnable > 1;
-	core->runnable = runnable;
-	if (was != is)
-		change_overload(machine, now, is ? 1 : -1);
+	change(rq, rq->cpu, rq->curr == rq->idle);
 	return 0;
 }
 
-/*
- * Notes how many tasks each CPU has now. A change of a CPU meanwhile is seen by the next one.
- */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+
+	if (rq)
+		change(rq, cpu, !next->pid);
+	return 0;
+}
+
+/* Notes what CPUs do that do not change it. Those that do have begun already, or do so now. */
 SEC("syscall")
 int begin(void *unused)
 {
@@ -136,6 +164,8 @@ int begin(void *unused)
 	struct core_times *core;
 	const struct rq *rq;
 	u32 cpu, zero = 0;
+	bool idles, waiting;
+	u64 now;
 
 	machine = bpf_map_lookup_elem(&machines, &zero);
 	if (!machine)
@@ -145,10 +175,16 @@ int begin(void *unused)
 		core = bpf_map_lookup_elem(&cores, &cpu);
 		if (!rq || !core)
 			break;
-		core->runnable = rq->nr_running;
-		if (core->runnable > 1)
-			change_overload(machine, bpf_ktime_get_ns(), 1);
-		core->since = bpf_ktime_get_ns();
+		idles = rq->curr == rq->idle;
+		waiting = has_waiting(rq, idles);
+		now = bpf_ktime_get_ns();
+		if (__sync_val_compare_and_swap(&core->since, 0, now))
+			continue;
+		core->idles = idles;
+		core->waiting = waiting;
+		core->overload = overload(machine, now);
+		if (waiting)
+			change_overload(machine, now, 1);
 	}
 	return 0;
 }

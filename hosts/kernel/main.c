@@ -52,6 +52,7 @@ static int __init baton_init(void)
 	return 0;
 no_control:
 	baton_control_exit();
+	baton_measure_exit();
 no_hints:
 	baton_hints_exit();
 no_flight:

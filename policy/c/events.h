@@ -198,10 +198,11 @@ struct events {
 	/*
 	 * Asked before the policy is made that of all tasks without one (`baton load --all`), and
 	 * before a thread is given to it by name (`baton attach`, `baton run`; not its children).
-	 * Returns NULL, or why not. May sleep. No lock may be taken.
+	 * Returns NULL, or why not. They may read the policy, and nothing else: no core, queue or
+	 * thread. `name` is what the thread calls itself.
 	 */
-	const char *(*can_be_default)(struct policy *policy);
-	const char *(*attach)(struct policy *policy, u32 pid, s32 nice, const char *name);
+	const char *(*can_be_default)(const struct policy *policy);
+	const char *(*attach)(const struct policy *policy, u32 pid, s32 nice, const char *name);
 
 	/*
 	 * Does `a` run before `b`? The order of queues of kinds LIST and RBTREE. For times and
@@ -262,8 +263,8 @@ struct events {
 	 * Somebody sets some of them. `attributes` points to all, as they will be; those that are
 	 * set are in their range. The thread's core is locked, which does not keep a sleeping
 	 * thread from waking up elsewhere meanwhile: use baton_read(thread->state) and
-	 * baton_read_core(thread). `checkparam` returns NULL, or why they cannot be so, in at most 39 letters.
-	 * `setparam` stores them, without it the library does; then comes `attr_changed`.
+	 * baton_read_core(thread). `checkparam` returns NULL, or why they cannot be so, in at most 39
+	 * letters. `setparam` stores them, without it the library does; then comes `attr_changed`.
 	 * `getparam` reads what `setparam` stored, and is called before each of these, too.
 	 */
 	const char *(*checkparam)(struct policy *policy, struct thread *thread,

@@ -752,12 +752,3 @@ class Wake(ctypes.Structure):
         ("waker_cpu", ctypes.c_int32),
         ("flags", ctypes.c_uint16),
     ]
-
-
-class Asked(ctypes.Structure):
-    _fields_ = [
-        ("pid", ctypes.c_uint32),
-        ("nice", ctypes.c_int32),
-        ("comm", ctypes.c_uint8 * 16),
-        ("*message", ctypes.c_char),
-    ]

@@ -93,7 +93,10 @@ fn structures(header: &str) -> Vec<(&str, Vec<(&str, String)>)> {
 /// A field: its name and its type.
 fn field(line: &str, is_known: impl Fn(&str) -> bool) -> Option<(&str, String)> {
     let line = line.strip_suffix(';')?;
-    let (kind, name) = line.rsplit_once(' ')?;
+    // Python programs are given no structures with pointers.
+    let (kind, name) = line
+        .rsplit_once(' ')
+        .filter(|(_, name)| !name.starts_with('*'))?;
     let (name, lengths) = match name.split_once('[') {
         Some((name, lengths)) => (name, lengths.strip_suffix(']')?.split("][").collect()),
         None => (name, Vec::new()),

@@ -35,10 +35,15 @@ pub fn attach(search: &Search, args: &Attach) -> Result<ExitCode> {
     }
     let _lock = Lock::take()?;
     if args.which.all {
-        load::attach(search, &device, true)?;
+        // Before anything changes, as the policy may refuse.
         device
             .assign(0, Some(policy), false)
             .map_err(|refused| load::not_default(policy, &refused))?;
+        if let Err(error) = load::attach(search, &device, true) {
+            // The error is why it is not attached.
+            let _ = device.assign(0, None, false);
+            return Err(error);
+        }
         eprintln!("baton: every normal task without a policy of its own is given to {policy}");
         return Ok(ExitCode::SUCCESS);
     }

@@ -17,7 +17,7 @@ pub struct Monitor {
     /// Show only this policy.
     #[arg(short, long, value_name = "NAME", value_parser = names::policy)]
     policy: Option<String>,
-    /// Time between two readings: 1s, 200ms; at least 50ms.
+    /// Time between two readings: 1s, 200ms; 50ms to 30min.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = names::duration)]
     interval: Duration,
     /// End after this time. Without it, go on until interrupted (Ctrl-C).
@@ -29,16 +29,18 @@ pub struct Monitor {
 }
 
 const SHORTEST: Duration = Duration::from_millis(50);
+/// The kernel measures for an hour at most without being asked again.
+const LONGEST: Duration = Duration::from_secs(1800);
 
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 pub fn monitor(search: &Search, args: &Monitor) -> Result<ExitCode> {
     kernel::require_root("measure")?;
-    if args.interval < SHORTEST {
+    if !(SHORTEST..=LONGEST).contains(&args.interval) {
         return Err(Error::user(
-            "the interval is too short to measure",
-            "give at least 50ms: --interval 50ms",
+            "calls are not measured for intervals of that length",
+            "give 50ms to 30min: --interval 1s",
         ));
     }
     let mut monitor = monitor::Monitor::start(&search.find(CORES)?, args.interval)?;
@@ -46,7 +48,8 @@ pub fn monitor(search: &Search, args: &Monitor) -> Result<ExitCode> {
     let end = args.duration.map(|duration| begin + duration);
     let mut next = begin;
     while end.is_none_or(|end| next < end) {
-        next += args.interval;
+        // Intervals that this process was stopped for are not made up for.
+        next = (next + args.interval).max(Instant::now());
         let until = end.map_or(next, |end| next.min(end));
         sleep(until.saturating_duration_since(Instant::now()));
         let mut interval = monitor.read()?;

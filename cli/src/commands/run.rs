@@ -2,7 +2,9 @@
 //! `baton run`: runs a command under a policy. This process joins the policy and starts the
 //! command, which inherits class and policy, as all its child processes do.
 
+use std::ffi::{CString, OsStr};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
@@ -23,6 +25,13 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
     let before = newest_fault(&args.policy)?.map_or(0, |fault| fault.serial);
     let device = load::load(search, &args.policy, &(&args.how).into())?;
     if !args.how.all {
+        // This process becomes a task of the policy, and passes that on. The policy is asked about
+        // it by the name of the command.
+        let name = Path::new(&args.command[0])
+            .file_name()
+            .map(OsStr::as_encoded_bytes);
+        let name = CString::new(name.unwrap_or(b"baton")).unwrap_or_default();
+        let _ = rustix::thread::set_name(&name);
         tasks::give(&device, &device.core()?, std::process::id(), &args.policy)?;
     }
     // An open device would prevent the command from unloading the core.

@@ -80,7 +80,9 @@ impl Topology {
         }
         let is_split =
             |pair: &[BatonCpu]| pair[0].cluster == pair[1].cluster && pair[0].llc != pair[1].llc;
-        match self.cpus.windows(2).any(is_split) {
+        let of_first = self.cpus.iter().filter(|cpu| cpu.cluster == 0).count();
+        let is_uneven = !self.cpus.len().is_multiple_of(of_first);
+        match is_uneven || self.cpus.windows(2).any(is_split) {
             true => Err(wrong()),
             false => Ok(self),
         }
@@ -207,6 +209,7 @@ mod tests {
         check("1x8x1/3", Err("shared out"));
         check("1x8x1/8/2", Ok(8));
         check("1x8x1/4/3", Err("shared out"));
+        check("1x3x1/3/2", Err("shared out"));
         check("1x8x1/4/0", Err("shared out"));
         check("1x8x1/4/8", Err("shared out"));
         check("1x8x1/4/2/2", Err("no topology"));

@@ -11,7 +11,7 @@
  *    order, with wrong=held it keeps one; with wrong=core a wakeup names a core that the thread may
  *    not use; with wrong=sleep its `init` sleeps. With wrong=levels it is not created, and the reason
  *    is the number of cores in each group of CPU 0. With wrong=picky it refuses to have all tasks, and
- *    each thread of a positive nice value.
+ *    each thread of a positive nice value or the name true.
  */
 #ifdef __KERNEL__
 #include <linux/delay.h>
@@ -35,7 +35,7 @@ static struct wrong_core *mine(struct core *core)
 	return container_of(core, struct wrong_core, core);
 }
 
-static const struct wrong *options(struct policy *policy)
+static const struct wrong *options(const struct policy *policy)
 {
 	return container_of(policy, struct wrong, policy);
 }
@@ -118,16 +118,18 @@ static const char *wrong_init(struct policy *policy, const struct baton_env *env
 	return strcmp(env->options, "wrong=levels") ? NULL : levels(policy);
 }
 
-static const char *wrong_default(struct policy *policy)
+static const char *wrong_default(const struct policy *policy)
 {
 	return options(policy)->picky ? "it is for few threads" : NULL;
 }
 
-static const char *wrong_attach(struct policy *policy, u32 pid, s32 nice, const char *name)
+static const char *wrong_attach(const struct policy *policy, u32 pid, s32 nice, const char *name)
 {
-	if (!options(policy)->picky || nice <= 0)
+	if (!options(policy)->picky)
 		return NULL;
-	return pid && *name ? "its nice value is positive" : "it has no name";
+	if (!strcmp(name, "true"))
+		return "it is true";
+	return nice > 0 ? "its nice value is positive" : NULL;
 }
 
 static struct core *wrong_prepare(struct policy *policy, struct thread *thread,

@@ -36,10 +36,12 @@ pub trait Scheduler: Sized + Send + Sync {
     fn new(env: &Env<'_>) -> Result<Self, Error>;
 
     /// May the policy be given this task, or all tasks that have no policy? Asked before the
-    /// administrator does so by `baton load --all`, `baton attach` or `baton run`; not for the
-    /// children of a task, and not for those that come by a cgroup. `Err` is a line for the user,
-    /// and nothing is given. Process context; other methods are called meanwhile, and no lock may be
-    /// taken.
+    /// administrator does so by `baton load --all`, `baton attach`, `baton run` or `baton apply`.
+    /// It is not asked for the children of a task, for tasks of a cgroup, or when it takes over from
+    /// another policy or version. `Err` is a line for the user, and nothing is given.
+    ///
+    /// Process context. Other methods are called meanwhile, no lock may be taken, and nothing that
+    /// they use may be changed, as a recording does not have this call.
     fn may_have(&self, asked: &Asked<'_>) -> Result<(), Error> {
         let _ = asked;
         Ok(())

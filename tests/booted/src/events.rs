@@ -2,7 +2,10 @@
 //! Policies in C by events (policy/c/events.h): upgrades, and mistakes that are refused.
 
 use crate::{
-    tool::{baton, baton_fails, check, hackbench, is_well, must, run, stress, Hog, Load},
+    tool::{
+        baton, baton_fails, check, hackbench, is_well, must, run, sched_ext_state, status, stress,
+        Hog, Load,
+    },
     Case, IN_C,
 };
 use serde_json::Value;
@@ -129,6 +132,9 @@ fn picky() -> Result<(), String> {
         &["load", "wrong_c", "--all", "--options", "wrong=picky"],
         "wrong_c refuses to have all tasks: it is for few threads",
     )?;
+    check(sched_ext_state() != "enabled", || {
+        "the shim is attached".into()
+    })?;
     baton(&["load", "wrong_c", "--options", "wrong=picky"])?;
     baton(&[
         "run",
@@ -141,13 +147,19 @@ fn picky() -> Result<(), String> {
         "-l",
         "5",
     ])?;
+    baton_fails(&["run", "-p", "wrong_c", "--", "/bin/true"], "it is true")?;
+    baton_fails(&["attach", "wrong_c", "--all"], "it is for few threads")?;
+    check(status()?["core"]["all"] == false, || {
+        "all tasks are Baton's".into()
+    })?;
     let hog = Hog::plain()?;
     must("renice", &["-n", "5", "-p", &hog.pid()])?;
     baton_fails(
         &["attach", "wrong_c", "--pid", &hog.pid()],
         "its nice value is positive",
     )?;
-    must("renice", &["-n", "0", "-p", &hog.pid()])?;
+    // To 0 or -5: what -n means depends on the version.
+    must("renice", &["-n", "-5", "-p", &hog.pid()])?;
     baton(&["attach", "wrong_c", "--pid", &hog.pid()])?;
     is_well("wrong_c")
 }
