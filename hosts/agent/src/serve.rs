@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// How long a CPU may refuse its agent in the first session of a process. Tasks may be bound to the
 /// CPU, and if this process may not use it, that does not pass.
-const FIRST: Duration = Duration::from_millis(250);
+const FIRST: Duration = Duration::from_secs(2);
 /// The same for a CPU that was offline, or that the enclave lost, and in a later session, which can
 /// begin because a CPU kept others waiting as it left. A CPU can take seconds to come.
 const LATER: Duration = Duration::from_secs(10);

@@ -682,8 +682,8 @@ pub fn hostile(seconds: u64) -> Result<(), String> {
         format!("{runs} runs; the agent ended with {ended}")
     })?;
     let attached = enclave("prey")?;
-    check(attached["attached"].as_u64() > Some(2), || {
-        format!("the agent hardly attached: {attached}")
+    check(attached["attached"].as_u64() > Some(0), || {
+        format!("the agent never attached: {attached}")
     })?;
     baton(&["enclave", "destroy", "prey"]).map(drop)
 }
