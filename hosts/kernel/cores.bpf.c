@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long each CPU idles, runs a task, and runs one while others wait for it; and how long it idles
- * while tasks wait for some CPU: cores that a scheduler wastes. Whatever schedules the tasks.
- * Attached only while `baton monitor` runs, so that it costs nothing otherwise. control/src/cores.rs
- * reads the results.
+ * How long each CPU idles, runs a task, and runs one while others wait for it; and how long it
+ * idles while tasks wait for some CPU: cores that a scheduler wastes. Whatever schedules the tasks.
+ * Attached only while `baton monitor` runs, so that it costs nothing otherwise.
+ * control/src/cores.rs reads the results.
  *
  * Context: scheduler tracepoints, interrupts off, the lock of the run queue held. `begin` runs in
  * process context.

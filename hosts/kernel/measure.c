@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Measurements: how often each method of each policy is called, and how long the calls take. They
- * cost nothing while they are off. They end by themselves, so that a user who is killed leaves
+ * cost nothing while they are off. They end by themselves, so that a tool that is killed leaves
  * nothing behind.
  *
  * Context: process context under the control mutex unless noted.
