@@ -133,9 +133,9 @@ pub struct Shared {
     pub topology: Vec<BatonCpu>,
 }
 
-/// The time of the monotonic clock, ns.
-fn monotonic() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+/// The time of a clock, ns.
+pub(crate) fn time(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
@@ -239,7 +239,7 @@ impl Agent {
     /// The time, ns: that of the monotonic clock, or of the model.
     pub fn now(&self) -> u64 {
         match &self.port {
-            Port::Device(_) => monotonic(),
+            Port::Device(_) => time(ClockId::Monotonic),
             Port::Model(model) => model.now(),
         }
     }

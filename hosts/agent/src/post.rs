@@ -3,26 +3,51 @@
 //! over and goes on where the enclave has a CPU that idles (ghOSt's hot handoff). This is for
 //! schedulers that are written for agents: a policy may have queued tasks for that very CPU.
 
-use std::fs;
-
 use rustix::io::Errno;
+use rustix::time::ClockId;
 
-use crate::agent::Agent;
+use crate::agent::{time, Agent};
 use crate::serve::bind;
 
 /// Turns between two looks at the clock.
 const TURNS: u32 = 64;
-/// So many turns take less time than this, ns, unless the thread was kept from its CPU for long. The
-/// kernel's own threads take a CPU for shorter times, and are no reason to leave it.
-const GAP: u64 = 10_000_000;
+/// The time between two looks at the thread's own clock, which is a system call, ns. It is several
+/// slices of a program that shares the CPU with the agent.
+const PERIOD: u64 = 40_000_000;
+/// An agent that did not have its CPU for this part of a period leaves it. The kernel's own threads
+/// take a CPU for shorter times, and are no reason to leave it.
+const MAX_KEPT: u64 = 4;
 
 /// A thread that polls.
 pub(crate) struct Post {
     turns: u32,
-    /// The time at the last look, ns.
-    looked: u64,
-    /// How often the thread had lost its CPU to others, as of the last look that found a gap.
-    switches: u64,
+    last: Times,
+}
+
+/// Times at a look at both clocks, ns.
+#[derive(Clone, Copy)]
+struct Times {
+    now: u64,
+    /// For which the thread had run.
+    used: u64,
+}
+
+impl Times {
+    /// Of this thread.
+    fn read(agent: &Agent) -> Self {
+        Self {
+            now: agent.now(),
+            used: time(ClockId::ThreadCPUTime),
+        }
+    }
+
+    /// Has another thread had this one's CPU for long since an earlier look? A virtual machine that
+    /// stood still takes nothing from its threads.
+    fn is_kept_since(self, earlier: Self) -> bool {
+        let passed = self.now.saturating_sub(earlier.now);
+        let used = self.used.saturating_sub(earlier.used);
+        passed.saturating_sub(used) > passed / MAX_KEPT
+    }
 }
 
 impl Post {
@@ -31,8 +56,7 @@ impl Post {
         agent.polls_on().map_or(Ok(()), bind)?;
         Ok(Self {
             turns: 0,
-            looked: agent.now(),
-            switches: switches(),
+            last: Times::read(agent),
         })
     }
 
@@ -44,21 +68,19 @@ impl Post {
             return;
         }
         self.turns = 0;
-        let now = agent.now();
-        let gap = now.saturating_sub(self.looked);
-        self.looked = now;
-        if gap >= GAP {
+        if agent.now().saturating_sub(self.last.now) < PERIOD {
+            return;
+        }
+        let times = Times::read(agent);
+        let is_kept = times.is_kept_since(self.last);
+        self.last = times;
+        if is_kept {
             self.hand_over(agent);
         }
     }
 
     #[cold]
     fn hand_over(&mut self, agent: &Agent) {
-        let before = std::mem::replace(&mut self.switches, switches());
-        if before == self.switches {
-            // Many messages, or a machine that stood still.
-            return;
-        }
         let Some(from) = agent.polls_on() else {
             return;
         };
@@ -78,17 +100,33 @@ impl Post {
             // If that CPU is offline, too, the thread stays where it is.
             let _ = bind(from);
         }
-        self.looked = agent.now();
+        self.last = Times::read(agent);
     }
 }
 
-/// How often this thread has lost its CPU to others.
-fn switches() -> u64 {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let count = status
-        .lines()
-        .find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
-    count
-        .and_then(|count| count.trim().parse().ok())
-        .unwrap_or(0)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_other_threads_keep_an_agent_from_its_cpu() {
+        let start = Times { now: 5, used: 3 };
+        let is_kept = |now, used| Times { now, used }.is_kept_since(start);
+        assert!(is_kept(5 + PERIOD, 3), "another thread ran");
+        assert!(
+            is_kept(5 + PERIOD, 3 + PERIOD / 2),
+            "it had every second slice"
+        );
+        assert!(!is_kept(5 + PERIOD, 3 + PERIOD), "nothing else ran");
+        assert!(
+            !is_kept(5 + PERIOD, 3 + PERIOD / 10 * 9),
+            "it ran for a moment"
+        );
+        assert!(
+            !is_kept(5 + 9 * PERIOD, 3 + 9 * PERIOD),
+            "the machine stood still"
+        );
+        // The clocks are read one after the other.
+        assert!(!is_kept(5 + PERIOD, 4 + PERIOD));
+    }
 }
