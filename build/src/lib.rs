@@ -67,6 +67,11 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Is it a folder with C files?
+    fn is_c(&self) -> bool {
+        !self.dir.join("Cargo.toml").exists()
+    }
+
     /// Finds a policy. `text` is a path, a name in policies/ or policies/testing/ of the source
     /// tree, or a name in the current directory. A path may be that of a source in Baton's
     /// language, which is then compiled.
@@ -228,6 +233,17 @@ pub enum Target<'a> {
 }
 
 impl Target<'_> {
+    /// What is built, if it is a policy.
+    fn policy(&self) -> Option<&Policy> {
+        match self {
+            Target::Core | Target::Agent => None,
+            Target::Policy(policy)
+            | Target::Native(policy)
+            | Target::Checked(policy)
+            | Target::Debuggable(policy) => Some(policy),
+        }
+    }
+
     fn title(&self) -> String {
         match self {
             Target::Core => "the core".into(),
@@ -329,14 +345,22 @@ impl Target<'_> {
             ));
         }
         if !status.success() {
-            return Err(Error::user(
-                format!(
-                    "building {} failed; the compiler's messages are above",
-                    self.title()
+            let what = format!(
+                "building {} failed; the compiler's messages are above",
+                self.title()
+            );
+            return Err(match self.policy() {
+                Some(policy) if policy.is_c() => {
+                    Error::policy(&policy.name, what, "fix the first error and build again")
+                }
+                Some(policy) => Error::policy(
+                    &policy.name,
+                    what,
+                    "fix the first error and build again (unsafe code is refused without \
+                     --allow-unsafe)",
                 ),
-                "fix the first error and build again (unsafe code is refused without \
-                 --allow-unsafe)",
-            ));
+                None => Error::environment(what, "mend what the first one names, or report it"),
+            });
         }
         // The stamp has the time at which the build began. So files that change during the build
         // count as newer.

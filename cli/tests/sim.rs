@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton sim`, called as by a user, with policies as libraries.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn sim(arguments: &str) -> Output {
@@ -446,25 +447,86 @@ fn what_a_policy_in_c_does_wrong_is_told() {
     );
 }
 
-/// A policy with unsafe code of its own is not built unless that is requested.
-#[test]
-fn a_policy_with_unsafe_code_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
+/// Writes a policy like `template` into a directory, with a line of its own in `new`.
+fn policy_with(dir: &Path, name: &str, line: &str) {
     let tree = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let code = std::fs::read_to_string(format!("{tree}/policies/template/src/lib.rs")).unwrap();
     let code = code
         .replace("#![forbid(unsafe_code)]\n", "")
-        .replace("\"template\"", "\"has_unsafe\"");
-    let code = code.replace(
-        "env.known_options(",
-        "unsafe { core::hint::assert_unchecked(true) }\n        env.known_options(",
+        .replace("\"template\"", &format!("\"{name}\""))
+        .replace(
+            "env.known_options(",
+            &format!("{line}\n        env.known_options("),
+        );
+    let package = format!(
+        "[package]\nname = \"{}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n\
+         [dependencies]\nbaton = {{ path = \"{tree}/policy/api\" }}\n",
+        name.replace('_', "-")
     );
-    let package =
-        "[package]\nname = \"has-unsafe\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
-    let package = format!("{package}[dependencies]\nbaton = {{ path = \"{tree}/policy/api\" }}\n");
-    std::fs::create_dir(dir.path().join("src")).unwrap();
-    std::fs::write(dir.path().join("src/lib.rs"), code).unwrap();
-    std::fs::write(dir.path().join("Cargo.toml"), package).unwrap();
+    std::fs::create_dir(dir.join("src")).unwrap();
+    std::fs::write(dir.join("src/lib.rs"), code).unwrap();
+    std::fs::write(dir.join("Cargo.toml"), package).unwrap();
+}
+
+/// What `baton build` says about a policy that it refuses.
+fn build_refuses(policy: &Path) -> String {
+    let out = Command::new(env!("CARGO_BIN_EXE_baton"))
+        .arg("build")
+        .arg(policy)
+        .output();
+    let out = out.expect("baton runs");
+    let said = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    said
+}
+
+/// A frame that the kernel's stack has no room for is found before the policy is loaded.
+#[test]
+fn a_function_with_a_large_frame_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    policy_with(
+        dir.path(),
+        "has_large_frame",
+        "core::hint::black_box(&mut [0u64; 2048]);",
+    );
+    let said = build_refuses(dir.path());
+    assert!(
+        said.contains("bytes of stack at once, of 5120")
+            && said.contains("has_large_frame::")
+            && said.contains("at fault: the policy has_large_frame"),
+        "{said}"
+    );
+
+    let dir = tempfile::tempdir().unwrap();
+    let policy = dir.path().join("large");
+    std::fs::create_dir(&policy).unwrap();
+    let code = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../policies/fifo-c/fifo-c.c"
+    ));
+    let code = code.unwrap().replace(
+        "#include \"events.h\"",
+        "#include \"events.h\"\n\n\
+         int large(void);\n\
+         int large(void) { char frame[2000]; barrier_data(frame); return frame[7]; }",
+    );
+    std::fs::write(policy.join("large.c"), code).unwrap();
+    let said = build_refuses(&policy);
+    assert!(
+        said.contains("the frame size of") && said.contains("at fault: the policy large"),
+        "{said}"
+    );
+}
+
+/// A policy with unsafe code of its own is not built unless that is requested.
+#[test]
+fn a_policy_with_unsafe_code_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    policy_with(
+        dir.path(),
+        "has_unsafe",
+        "unsafe { core::hint::assert_unchecked(true) }",
+    );
     let run = |allowed: Option<&str>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_baton"));
         command
@@ -482,13 +544,7 @@ fn a_policy_with_unsafe_code_is_refused() {
         "{said}"
     );
     // It is not built for the kernel either.
-    let refused = Command::new(env!("CARGO_BIN_EXE_baton"))
-        .arg("build")
-        .arg(dir.path())
-        .output();
-    let refused = refused.expect("baton runs");
-    let said = text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{said}");
+    let said = build_refuses(dir.path());
     assert!(
         said.contains("usage of an `unsafe` block") && said.contains("--allow-unsafe"),
         "{said}"

@@ -59,7 +59,18 @@ export RUSTC_BOOTSTRAP=1
 BATON_RUSTC=$(rustc --version)
 export BATON_RUSTC
 kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
--Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes ${without:+--cfg=baton_without_recording}"
+-Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes -Zemit-stack-sizes ${without:+--cfg=baton_without_recording}"
+
+# Bytes of stack that one function may need. A function of a policy checks what its callers have used,
+# and then has its own frame beside that: see guard.S.
+max_frame=5120
+
+# Refuses an object with a function that needs more.
+small_frames() {
+	local found
+	found=$(llvm-readelf --stack-sizes -C "$1" | awk -v max=$max_frame '$1 + 0 > max { print; exit }')
+	[ -z "$found" ] || die "the function ${found##*  } needs ${found//[^0-9 ]*/} bytes of stack at once, of $max_frame: keep large values in storage, or in a Box (policy)"
+}
 
 # rust_object CRATE_DIR NAME OUT ROOT...: builds the crate's static library as one object with all
 # that the ROOT symbols need.
@@ -70,8 +81,9 @@ rust_object() {
 	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/rust$without" RUSTFLAGS="$kernel_flags --remap-path-prefix=$top/=" \
 		cargo build --quiet --release -Zbuild-std=core,alloc --target x86_64-unknown-none)
 	ld -r --gc-sections "${roots[@]}" -o "$out.raw" "$cache/build/rust$without/x86_64-unknown-none/release/lib$name.a"
+	small_frames "$out.raw"
 	# The policy's functions check their stack through the host's symbol (guard.S).
-	objcopy --strip-debug -R .llvmbc -R .llvmcmd -R .comment --redefine-sym mcount=baton_stack_check "$out.raw" "$out.new"
+	objcopy --strip-debug -R .stack_sizes -R .llvmbc -R .llvmcmd -R .comment --redefine-sym mcount=baton_stack_check "$out.raw" "$out.new"
 	rm "$out.raw"
 	if cmp -s "$out.new" "$out"; then rm "$out.new"; else mv "$out.new" "$out"; fi
 }
