@@ -118,8 +118,27 @@ pub fn list(policies: &[Policy]) -> String {
     table(&titles, &rows.collect::<Vec<_>>())
 }
 
+/// The last changes of a policy's version, if there were any.
+fn versions(policy: &Policy) -> String {
+    if policy.history.is_empty() {
+        return String::new();
+    }
+    let changes = policy.history.iter().map(|change| {
+        let (from, to) = (change.from_version, change.to_version);
+        let at = change.at_ns as f64 / 1e9;
+        format!("{} from {from} to {to} at {at:.3} s", change.kind)
+    });
+    let changes: Vec<_> = changes.collect();
+    format!(
+        "{} has version {}: {} (times since the boot)\n\n",
+        policy.name,
+        policy.version,
+        changes.join(", ")
+    )
+}
+
 /// The changes of threads' states that were refused, if there were any.
-fn refused_changes(policy: &Policy) -> String {
+pub fn refused_changes(policy: &Policy) -> String {
     if policy.refused_changes.is_empty() {
         return String::new();
     }
@@ -166,6 +185,7 @@ pub fn status(status: &Status) -> String {
     text.push_str(&list(&status.policies));
     text.push('\n');
     for policy in &status.policies {
+        text.push_str(&versions(policy));
         text.push_str(&refused_changes(policy));
     }
     if !status.partitions.is_empty() {

@@ -138,7 +138,7 @@ int baton_measure(u32 ms)
 	for (i = 0; i < BATON_MAX_POLICIES; i++)
 		if (baton_places[i].active)
 			baton_measure_add(&baton_places[i]);
-	mod_delayed_work(system_wq, &end_work, msecs_to_jiffies(ms));
+	mod_delayed_work(system_percpu_wq, &end_work, msecs_to_jiffies(ms));
 	return 0;
 }
 

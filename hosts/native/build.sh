@@ -112,7 +112,7 @@ build_c() {
 	done
 	# Unaligned access, aliasing and overflow as with the kernel's compiler flags; with symbols, for
 	# the lines of crashes. What C does not define is a trap.
-	compile=("${CC:-gcc}" $(undefined_traps) -std=gnu11 "$optimise" -g -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow
+	compile=("${CC:-gcc}" $(undefined_traps) -std=gnu11 "$optimise" -g -fPIC -fvisibility=hidden -fno-strict-aliasing -fno-strict-overflow -fstrict-flex-arrays=3
 		-fstack-clash-protection -ffile-prefix-map="$top/=" -Wall -Wextra -Wno-unused-parameter
 		-DBATON_POLICY_NAME="\"$name\"" -I"$dir/include" -I"$here/c" -I"$top/policy/c" -I"$policy")
 	if [ -n "$points" ]; then

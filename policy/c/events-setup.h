@@ -5,14 +5,14 @@
 #ifndef BATON_EVENTS_SETUP_H
 #define BATON_EVENTS_SETUP_H
 
-#define BATON_SIZE(ev, what, align)								\
-	((((ev)->what##_size ? (ev)->what##_size : sizeof(struct what)) + (align) - 1) &	\
-	 ~((size_t)(align) - 1))
+#define BATON_SIZE_OF(ev, what)	((ev)->what##_size ? (ev)->what##_size : sizeof(struct what))
+#define BATON_SIZE(ev, what, align)					\
+	((BATON_SIZE_OF(ev, what) + (align) - 1) & ~((size_t)(align) - 1))
 
 /* Of the types that embed the library's, and of these: another number when they change. */
 #define BATON_LAYOUT(ev)						\
-	((u64)1 << 60 | (u64)(BATON_SIZE(ev, policy, 128)) << 40 |	\
-	 (u64)(BATON_SIZE(ev, core, 128)) << 20 | (BATON_SIZE(ev, thread, 8)))
+	((u64)1 << 60 | (u64)BATON_SIZE_OF(ev, policy) << 40 |		\
+	 (u64)BATON_SIZE_OF(ev, core) << 20 | BATON_SIZE_OF(ev, thread))
 
 static inline bool baton_is_behind(const struct baton_cpu *a, const struct baton_cpu *b)
 {

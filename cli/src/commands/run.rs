@@ -17,7 +17,7 @@ use baton_control::device::Device;
 use baton_control::error::{Error, Result};
 use baton_control::load;
 use baton_control::modules::Search;
-use baton_control::status::Fault;
+use baton_control::status::{Fault, Status};
 use baton_control::{report, tasks};
 
 pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
@@ -47,6 +47,7 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
         .wait()
         .map_err(|e| Error::environment(format!("waiting for the command: {e}"), "try again"))?;
     let code = exit_code(status.code(), status.signal());
+    eprint!("{}", refused(&args.policy)?);
     // The fault of a policy that was unloaded meanwhile cannot be read any more.
     match newest_fault(&args.policy)?.filter(|fault| fault.serial > before) {
         Some(fault) => {
@@ -103,6 +104,16 @@ fn forward(mut signals: SignalsInfo<WithOrigin>, child: &Child) -> Result<()> {
         }
     });
     Ok(())
+}
+
+/// The changes of states that a policy in C was refused, as text.
+fn refused(policy: &str) -> Result<String> {
+    let Some(device) = Device::open_if_loaded()? else {
+        return Ok(String::new());
+    };
+    let status = Status::read(&device)?;
+    let policy = status.policies.iter().find(|found| found.name == policy);
+    Ok(policy.map_or(String::new(), report::refused_changes))
 }
 
 fn newest_fault(policy: &str) -> Result<Option<Fault>> {

@@ -84,6 +84,12 @@ fn report(policy: &str, change: &Change, begin: Instant, json: bool) -> Result<(
     } else {
         "the state of the previous version"
     };
+    if change.to_version == change.from_version {
+        eprintln!(
+            "baton: both versions have the number {}: is the new one built (baton build)?",
+            change.to_version
+        );
+    }
     print(format!(
         "{policy}: version {} replaced version {}, with {state}; {held}; {} bytes allocated \
          for it\n",

@@ -44,12 +44,12 @@ pub fn print(args: &States) -> Result<()> {
         changes: 0,
         failed: None,
     }));
-    let (to, pid, json) = (log.clone(), args.pid, args.json);
+    let (to, pid, json, begin) = (log.clone(), args.pid, args.json, recording.begin());
     let changed = move |changed: &Changed| {
         let mut log = to.lock().unwrap_or_else(PoisonError::into_inner);
         log.changes += 1;
         if pid.is_none_or(|pid| pid == changed.change.pid) && log.failed.is_none() {
-            log.failed = writeln!(log.out, "{}", line(changed, json)).err();
+            log.failed = writeln!(log.out, "{}", line(changed, json, begin)).err();
         }
     };
     let options = Options {
@@ -95,7 +95,8 @@ pub fn print(args: &States) -> Result<()> {
     Ok(())
 }
 
-fn line(changed: &Changed, json: bool) -> String {
+/// `begin` is the time of the recording's first call, ns.
+fn line(changed: &Changed, json: bool, begin: u64) -> String {
     let change = &changed.change;
     if json {
         return json!({
@@ -116,7 +117,7 @@ fn line(changed: &Changed, json: bool) -> String {
     };
     format!(
         "{}  CPU {:<3} thread {:<7} {:>10} to {:<10}  {}{place}",
-        seconds(changed.now),
+        seconds(changed.now.saturating_sub(begin)),
         changed.cpu,
         change.pid,
         change.from,
