@@ -76,7 +76,7 @@ fn a_policy_that_kills_the_kernel() {
         "at fault: the policy faulty_c",
     ];
     check(
-        "-p faulty_c --options fault=pointer",
+        "-p faulty_c --options fault=kernel",
         &["hackbench", "-g", "1", "-l", "10"],
         4,
         &words,

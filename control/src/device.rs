@@ -699,6 +699,7 @@ fn no_fault(index: u32) -> BatonFault {
         line: 0,
         now: 0,
         serial: 0,
+        ip: 0,
         policy: [0; BATON_NAME_LEN],
         comm: [0; 16],
         file: [0; 96],

@@ -13,6 +13,7 @@ pub mod error;
 pub mod exchange;
 pub mod kernel;
 pub mod latency;
+mod lines;
 pub mod load;
 pub mod modules;
 pub mod monitor;

@@ -54,6 +54,14 @@ impl Search {
         )
     }
 
+    /// All files of policies' modules.
+    pub fn modules(&self) -> Vec<PathBuf> {
+        let dirs = self.0.iter().filter_map(|dir| std::fs::read_dir(dir).ok());
+        let files = dirs.flatten().flatten().map(|entry| entry.path());
+        let is_module = |path: &PathBuf| path.extension().is_some_and(|end| end == "ko");
+        files.filter(is_module).collect()
+    }
+
     pub fn find(&self, file: &str) -> Result<PathBuf> {
         self.0
             .iter()

@@ -10,6 +10,7 @@ use crate::cgroups;
 use crate::cpulist::CpuList;
 use crate::device::{text, Device, BLOCKS_PER_MIB};
 use crate::error::Result;
+use crate::lines;
 use crate::modules::AGENT_MODULE;
 
 #[derive(Serialize, Debug, Clone, Default, PartialEq)]
@@ -330,7 +331,10 @@ impl Fault {
                 pid: fault.pid,
                 comm: text(&fault.comm),
             }),
-            place: (!file.is_empty()).then(|| format!("{file}:{}", fault.line)),
+            place: match fault.ip {
+                0 => (!file.is_empty()).then(|| format!("{file}:{}", fault.line)),
+                ip => policy.and_then(|policy| lines::place(&text(&policy.modules[0]), ip)),
+            },
             message: text(&fault.message),
             at_ns: fault.now,
             serial: fault.serial,

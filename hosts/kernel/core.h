@@ -59,6 +59,7 @@ struct baton_last_words {
 	u32 line;
 	char file[96];
 	char message[BATON_MESSAGE_LEN];
+	u64 ip;			/* of the instruction, after an exception; otherwise 0 */
 };
 struct baton_last_words *baton_last_words(void);
 const struct baton_last_words *baton_creating_last_words(void);
@@ -66,6 +67,13 @@ const struct baton_last_words *baton_creating_last_words(void);
 /* guard.S */
 u64 baton_guard(void *this, void *ctx, u64 a, u64 b, unsigned long func, struct baton_frame *frame);
 void __noreturn baton_unwind(struct baton_frame *frame);
+
+/* traps.c */
+int baton_traps_init(void);
+void baton_traps_exit(void);
+void baton_traps_add(struct module *module);
+void baton_traps_remove(const struct module *module);
+void __noreturn baton_trapped(void);
 
 /* host.c */
 void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind kind);
@@ -81,6 +89,7 @@ void baton_khost_kick_here(struct baton_ctx *ctx);
 u64 baton_make(struct baton_place *place, const void *func, const void *first, const void *second);
 void baton_free_all(struct baton_place *place);
 bool baton_creating(void);
+bool baton_is_creator(void);
 struct baton_frame *baton_creating_frame(void);
 void baton_memory_exit(void);
 

@@ -49,10 +49,13 @@ static void log_faults(struct irq_work *work)
 		if (fault->kind == 0 || fault->serial <= logged)
 			continue;
 		newest = max(newest, fault->serial);
-		pr_notice("baton: policy %s stopped: %s in %s, pid %u, cpu %u: %s %s:%u\n",
+		pr_notice("baton: policy %s stopped: %s in %s, pid %u, cpu %u: %s",
 			  fault->policy, name(kinds, ARRAY_SIZE(kinds), fault->kind),
 			  name(methods, ARRAY_SIZE(methods), fault->method), fault->pid, fault->cpu,
-			  fault->message, fault->file, fault->line);
+			  fault->message);
+		if (fault->file[0])
+			pr_cont(" %s:%u", fault->file, fault->line);
+		pr_cont("\n");
 	}
 	logged = newest;
 	raw_spin_unlock(&log_lock);
@@ -92,6 +95,7 @@ void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_metho
 		strscpy(fault->file, words->file, sizeof(fault->file));
 		strscpy(fault->message, words->message, sizeof(fault->message));
 		fault->line = words->line;
+		fault->ip = words->ip;
 	} else if (kind == BATON_FAULT_KIND_LOST_TASK && method == BATON_METHOD_NONE) {
 		strscpy(fault->message,
 			"the task is queued, and the policy has its Schedulable no more: it was forgotten",

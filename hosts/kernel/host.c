@@ -77,6 +77,7 @@ static void say(const char *what)
 	strscpy(words->message, what, sizeof(words->message));
 	words->file[0] = 0;
 	words->line = 0;
+	words->ip = 0;
 }
 
 static __always_inline void take_lock(rqspinlock_t *lock)
@@ -170,6 +171,7 @@ void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, co
 	struct baton_frame *frame = baton_current_frame();
 
 	words->line = line;
+	words->ip = 0;
 	strscpy(words->file, file, min(file_len + 1, sizeof(words->file)));
 	strscpy(words->message, message, min(message_len + 1, sizeof(words->message)));
 	/* The message of Rust's library after a failed allocation that must not fail. */

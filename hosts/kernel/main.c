@@ -31,9 +31,12 @@ static int __init baton_init(void)
 	}
 	baton_core_init(slots, max_tasks, cpus, nr_cpu_ids);
 	baton_host_init();
-	err = baton_interrupts_init();
+	err = baton_traps_init();
 	if (err)
 		goto free;
+	err = baton_interrupts_init();
+	if (err)
+		goto no_traps;
 	err = baton_flight_init();
 	if (err)
 		goto no_interrupts;
@@ -59,6 +62,8 @@ no_flight:
 	baton_flight_exit();
 no_interrupts:
 	baton_interrupts_exit();
+no_traps:
+	baton_traps_exit();
 free:
 	vfree(slots);
 	vfree(cpus);
@@ -82,6 +87,7 @@ static void __exit baton_exit(void)
 	baton_cgroup_exit();
 	baton_interrupts_exit();
 	baton_memory_exit();
+	baton_traps_exit();
 	vfree(slots);
 	vfree(cpus);
 }

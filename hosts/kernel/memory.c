@@ -34,9 +34,15 @@ static struct task_struct *creator;
 static bool standing_still;	/* all CPUs are held, with interrupts off */
 static struct baton_frame creating_frame;
 
+/* Does this task create or destroy a policy? Also in an exception, where interrupts are off. */
+bool baton_is_creator(void)
+{
+	return READ_ONCE(creator) == current;
+}
+
 bool baton_creating(void)
 {
-	return READ_ONCE(creator) == current && (standing_still || !irqs_disabled());
+	return baton_is_creator() && (standing_still || !irqs_disabled());
 }
 
 struct baton_frame *baton_creating_frame(void)

@@ -106,6 +106,8 @@ int baton_register(const struct baton_policy *ops, struct module *module)
 	version->module = module;
 	mutex_lock(&baton_control_mutex);
 	err = register_version(version);
+	if (!err)
+		baton_traps_add(module);
 	mutex_unlock(&baton_control_mutex);
 	if (err)
 		kfree(version);
@@ -123,7 +125,7 @@ void baton_forget_version(struct baton_version **version)
 	*version = NULL;
 }
 
-void baton_unregister(const struct baton_policy *ops)
+void baton_unregister(const struct baton_policy *ops, const struct module *module)
 {
 	struct baton_place *place;
 
@@ -148,6 +150,7 @@ void baton_unregister(const struct baton_policy *ops)
 		baton_timers_remove(place);
 		kfree(version);
 	}
+	baton_traps_remove(module);
 	mutex_unlock(&baton_control_mutex);
 }
 EXPORT_SYMBOL_GPL(baton_unregister);

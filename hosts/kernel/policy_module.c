@@ -25,7 +25,7 @@ static int __init policy_init(void)
 
 static void __exit policy_exit(void)
 {
-	baton_unregister(&BATON_POLICY_OPS);
+	baton_unregister(&BATON_POLICY_OPS, THIS_MODULE);
 }
 
 module_init(policy_init);

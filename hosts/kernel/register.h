@@ -22,7 +22,7 @@ struct task_struct;
 int baton_register(const struct baton_policy *ops, struct module *module);
 
 /* The policy is not running, as a running one holds a reference to its module. */
-void baton_unregister(const struct baton_policy *ops);
+void baton_unregister(const struct baton_policy *ops, const struct module *module);
 
 /*
  * Starts a registered policy, or one that was stopped by a fault, with these events. It takes the

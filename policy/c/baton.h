@@ -976,6 +976,9 @@ struct baton_fault {
 	uint64_t now;
 	// Number of the fault since the core was loaded.
 	uint64_t serial;
+	// Address of the instruction in the policy's module that met an exception of the processor; 0
+	// if none did.
+	uint64_t ip;
 	uint8_t policy[BATON_NAME_LEN];
 	uint8_t comm[16];
 	// Source file, NUL-terminated.
@@ -1471,7 +1474,7 @@ struct baton_policy {
 // Requests (ioctls); a number holds the size of its structure.
 #define BATON_IOC_CORE 0xc028ba00U
 #define BATON_IOC_POLICY 0xc410ba01U
-#define BATON_IOC_FAULT 0xc200ba02U
+#define BATON_IOC_FAULT 0xc208ba02U
 #define BATON_IOC_CPU 0xc040ba03U
 #define BATON_IOC_START 0xc1c0ba04U
 #define BATON_IOC_STOP 0xc0c0ba05U

@@ -178,7 +178,7 @@ FAULT_KIND_AGENT_GONE = 9
 FAULT_KIND_AGENT_STARVED = 10
 IOC_CORE = 0xc028ba00
 IOC_POLICY = 0xc410ba01
-IOC_FAULT = 0xc200ba02
+IOC_FAULT = 0xc208ba02
 IOC_CPU = 0xc040ba03
 IOC_START = 0xc1c0ba04
 IOC_STOP = 0xc0c0ba05
@@ -576,6 +576,7 @@ class Fault(ctypes.Structure):
         ("line", ctypes.c_uint32),
         ("now", ctypes.c_uint64),
         ("serial", ctypes.c_uint64),
+        ("ip", ctypes.c_uint64),
         ("policy", ctypes.c_char * NAME_LEN),
         ("comm", ctypes.c_uint8 * 16),
         ("file", ctypes.c_uint8 * 96),

@@ -101,7 +101,7 @@ static int create(struct baton_enclave *arg)
 	 */
 	err = misc_register(&enclave->device);
 	if (err) {
-		baton_unregister(&enclave->ops);
+		baton_unregister(&enclave->ops, THIS_MODULE);
 		goto put;
 	}
 	mutex_lock(&baton_enclaves_mutex);
@@ -123,7 +123,7 @@ static void destroy(struct enclave *enclave)
 		baton_session_end(enclave->session, NULL);
 	mutex_unlock(&baton_enclaves_mutex);
 	baton_stop(&enclave->ops);
-	baton_unregister(&enclave->ops);
+	baton_unregister(&enclave->ops, THIS_MODULE);
 	misc_deregister(&enclave->device);
 	baton_enclave_put(enclave);
 }

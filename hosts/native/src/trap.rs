@@ -39,23 +39,20 @@ pub enum Crash {
 
 impl fmt::Display for Crash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const OOPS: &str = "(in the kernel an oops, which nothing contains)";
         match self {
             Self::StackOverflow => f.write_str(
                 "the call used up its stack (the kernel grants 4096 bytes); is there a recursion?",
             ),
             Self::BadAddress(at) => write!(
                 f,
-                "memory at {at:#x} was used, and is not there to be used so {OOPS}"
+                "memory at {at:#x} was used, and is not there to be used so"
             ),
-            Self::Division => write!(
-                f,
-                "a division by zero, or one whose result has no place {OOPS}"
-            ),
-            Self::Instruction => write!(
-                f,
+            Self::Division => {
+                f.write_str("a division by zero, or one whose result has no place")
+            }
+            Self::Instruction => f.write_str(
                 "a trap: BUG(), or what C does not define (an index behind an array, a shift that is \
-                 too wide) {OOPS}"
+                 too wide)",
             ),
             Self::Endless => write!(
                 f,

@@ -65,6 +65,8 @@ pub(crate) fn report(
         line: words.line,
         now,
         serial,
+        // The host finds the line itself.
+        ip: 0,
         policy: fill(policy.1),
         // The machine adds the task's name.
         comm: [0; 16],

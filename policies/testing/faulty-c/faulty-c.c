@@ -4,8 +4,17 @@
  *
  * 1. All tasks wait in one set. A CPU runs the next task that may run there, in the order of slots.
  * 2. Each call leaves garbage in the context's fields about the task and the CPU, and in its kicks.
- * 3. With the option fault=pointer a pick writes to an unmapped address, which ends the kernel.
+ * 3. With an option, a pick does what the processor refuses. fault=null and fault=write read and write
+ *    an address that is not there, fault=wild one of the kernel's, fault=noncanonical one that no
+ *    memory can have. fault=readonly writes what can only be read. fault=divide divides by zero.
+ *    fault=trap executes an instruction that is none, fault=call calls NULL, fault=jump an address
+ *    that no code can have. fault=memset lets memset() write to an address that is not there.
+ *    With fault=create, `create` reads one. fault=kernel gives one to a function of the kernel that
+ *    takes locks, which ends the kernel.
  */
+#ifdef __KERNEL__
+#include <linux/random.h>
+#endif
 #include <linux/string.h>
 
 #include "baton.h"
@@ -13,9 +22,99 @@
 
 extern const struct baton_policy BATON_POLICY_OPS;
 
+/* In the order of their names. */
+enum mistake {
+	MISTAKE_NONE,
+	MISTAKE_NULL,
+	MISTAKE_WRITE,
+	MISTAKE_WILD,
+	MISTAKE_NONCANONICAL,
+	MISTAKE_READONLY,
+	MISTAKE_DIVIDE,
+	MISTAKE_TRAP,
+	MISTAKE_CALL,
+	MISTAKE_JUMP,
+	MISTAKE_MEMSET,
+	MISTAKE_KERNEL,
+	MISTAKE_CREATE,
+};
+static const char *const mistakes[] = {
+	"",
+	"fault=null",
+	"fault=write",
+	"fault=wild",
+	"fault=noncanonical",
+	"fault=readonly",
+	"fault=divide",
+	"fault=trap",
+	"fault=call",
+	"fault=jump",
+	"fault=memset",
+	"fault=kernel",
+	"fault=create",
+};
+
+/* So that the compiler does not see what is wrong. */
+static noinline u64 *address(unsigned long at)
+{
+	u64 *pointer = (u64 *)at;
+
+	OPTIMIZER_HIDE_VAR(pointer);
+	return pointer;
+}
+
+/* So that the division is not left out. */
+static u64 quotient;
+
+static noinline void make(enum mistake mistake)
+{
+	u64 zero = 0;
+
+	OPTIMIZER_HIDE_VAR(zero);
+	switch (mistake) {
+	case MISTAKE_CREATE:
+	case MISTAKE_NULL:
+		READ_ONCE(*address(0x18));
+		break;
+	case MISTAKE_WRITE:
+		WRITE_ONCE(*address(8), 1);
+		break;
+	case MISTAKE_WILD:
+		READ_ONCE(*address(0xffffc8ffdeadb000));
+		break;
+	case MISTAKE_NONCANONICAL:
+		READ_ONCE(*address(0x4141414141414141));
+		break;
+	case MISTAKE_READONLY:
+		WRITE_ONCE(*address((unsigned long)&BATON_POLICY_OPS), 1);
+		break;
+	case MISTAKE_DIVIDE:
+		WRITE_ONCE(quotient, 1000 / zero);
+		break;
+	case MISTAKE_TRAP:
+		__builtin_trap();
+	case MISTAKE_CALL:
+		((void (*)(void))address(0))();
+		break;
+	case MISTAKE_JUMP:
+		((void (*)(void))address(0x4141414141414141))();
+		break;
+	case MISTAKE_MEMSET:
+		memset(address(8), 1, 64 + zero);
+		break;
+	case MISTAKE_KERNEL:
+#ifdef __KERNEL__
+		get_random_bytes(address(8), 64);
+#endif
+		break;
+	default:
+		break;
+	}
+}
+
 struct set {
 	rqspinlock_t lock;
-	u64 *wild;	/* a pick writes there; set by fault=pointer */
+	enum mistake mistake;	/* of a pick */
 	u32 size;	/* slots */
 	/* no task is at or beyond this slot; guarded by the lock, as are the fields below */
 	u32 used;
@@ -36,12 +135,16 @@ static void *create(const struct baton_env *env)
 {
 	struct set *set =
 		baton_host_alloc(struct_size(set, tokens, env->max_tasks), __alignof__(struct set));
+	u32 i;
 
 	if (set) {
 		memset(set, 0, struct_size(set, tokens, env->max_tasks));
 		set->size = env->max_tasks;
-		if (!strcmp(env->options, "fault=pointer"))
-			set->wild = (u64 *)8;
+		for (i = 0; i < ARRAY_SIZE(mistakes); i++)
+			if (!strcmp(env->options, mistakes[i]))
+				set->mistake = i;
+		if (set->mistake == MISTAKE_CREATE)
+			make(set->mistake);
 	}
 	return set;
 }
@@ -79,8 +182,8 @@ static u64 pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const stru
 	u64 token = BATON_PICK_NONE;
 	u32 i;
 
-	if (set->wild)
-		WRITE_ONCE(*set->wild, 1);
+	if (set->mistake)
+		make(set->mistake);
 	baton_host_lock(&set->lock);
 	for (i = 0; i < set->used && !token; i++) {
 		u32 slot = (set->next + i) % set->used;

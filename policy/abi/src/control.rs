@@ -356,6 +356,9 @@ pub struct BatonFault {
     pub now: u64,
     /// Number of the fault since the core was loaded.
     pub serial: u64,
+    /// Address of the instruction in the policy's module that met an exception of the processor; 0
+    /// if none did.
+    pub ip: u64,
     pub policy: [u8; BATON_NAME_LEN],
     pub comm: [u8; 16],
     /// Source file, NUL-terminated.

@@ -11,7 +11,7 @@ use crate::{
     held,
     tool::{
         baton, baton_fails, check, hackbench, is_well, must, policy, run, sched_ext_state, status,
-        stress,
+        stress, Hog,
     },
     Case,
 };
@@ -37,6 +37,7 @@ pub fn cases() -> Vec<Case> {
         ),
         case!("a lock that is never released", keeps_locks("kept-lock")),
         case!("a context that is overwritten", overwrites()),
+        case!("exceptions of the processor in a policy in C", traps()),
         case!("Schedulable dropped", stops(of_option("dropped"), yields)),
         case!("Schedulable forgotten", forgotten()),
         case!(
@@ -181,6 +182,57 @@ fn overwrites() -> Result<(), String> {
     check(sched_ext_state() == "enabled", || {
         format!("sched_ext is {}", sched_ext_state())
     })
+}
+
+/// What the processor refuses ends the call of a policy in C, with its line. Another policy's tasks
+/// go on.
+fn traps() -> Result<(), String> {
+    for (fault, message) in [
+        ("null", "memory at 0x18 was read"),
+        ("write", "memory at 0x8 was written"),
+        ("wild", "memory at 0xffffc8ffdeadb000 was read"),
+        ("noncanonical", "no memory can have"),
+        ("readonly", "was written, and is not there to be used so"),
+        ("divide", "a division by zero"),
+        ("trap", "a trap: BUG()"),
+        ("call", "memory at 0x0 was executed"),
+        ("jump", "no memory can have"),
+        ("memset", "memory at 0x8 was written"),
+    ] {
+        baton(&["load", "wfq"])?;
+        let hog = Hog::of("wfq", None)?;
+        let before = hog.ran()?;
+        baton(&["load", "faulty_c", "--options", &format!("fault={fault}")])?;
+        hackbench(1, 20)?;
+        let said = baton(&["status"])?;
+        for word in [
+            "FAULT of policy faulty_c: panic in pick_next_task",
+            message,
+            "faulty-c.c:",
+        ] {
+            check(said.contains(word), || {
+                format!("{fault}: no {word}: {said}")
+            })?;
+        }
+        is_well("wfq")?;
+        check(hog.ran()? > before, || {
+            format!("{fault}: the hog stands still")
+        })?;
+        drop(hog);
+        baton(&["unload", "--everything"])?;
+    }
+    baton_fails(
+        &["load", "faulty_c", "--options", "fault=create"],
+        "memory at 0x18 was read",
+    )?;
+    let tainted = must("cat", &["/proc/sys/kernel/tainted"])?;
+    // Modules from outside the tree, without a signature: 4096 and 8192. A warning or an oops adds
+    // 512 or 128.
+    let bits: u64 = tainted
+        .trim()
+        .parse()
+        .map_err(|e| format!("{tainted}: {e}"))?;
+    check(bits & (512 | 128) == 0, || format!("tainted: {tainted}"))
 }
 
 /// The fault is not detected at once: the task is reported missing only when it has waited for
