@@ -67,9 +67,12 @@ max_frame=5120
 
 # Refuses an object with a function that needs more.
 small_frames() {
-	local found
-	found=$(llvm-readelf --stack-sizes -C "$1" | awk -v max=$max_frame '$1 + 0 > max { print; exit }')
-	[ -z "$found" ] || die "the function ${found##*  } needs ${found//[^0-9 ]*/} bytes of stack at once, of $max_frame: keep large values in storage, or in a Box (policy)"
+	local size name
+	# The first line that awk finds: "16696 NAME". Without one, read fails.
+	read -r size name < <(
+		llvm-readelf --stack-sizes -C "$1" | awk -v max=$max_frame '$1 + 0 > max && !found++'
+	) || return 0
+	die "the function $name needs $size bytes of stack at once, of $max_frame: keep large values in storage, or in a Box (policy)"
 }
 
 # rust_object CRATE_DIR NAME OUT ROOT...: builds the crate's static library as one object with all
