@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `sol`: one queue for all CPUs, for latency.
 //!
-//! A task that gets ready while a CPU idles is committed to that CPU. Other tasks wait in the standby
-//! ring, from which a CPU takes its next task without asking the agent. A task whose waker is about
-//! to sleep also waits there, even if a CPU idles: the waker's CPU takes it with less work than a
-//! CPU that must be woken. A task that may not run on every CPU waits in the queue. ghOSt's `sol` is
-//! the model.
+//! A task that gets ready while a CPU idles is committed to that CPU. Other tasks wait in the
+//! standby ring, from which a CPU takes its next task without asking the agent. A task whose waker
+//! is about to sleep also waits there, even if a CPU idles: the waker's CPU takes it with less work
+//! than a CPU that must be woken. A task that may not run on every CPU waits in the queue. ghOSt's
+//! `sol` is the model.
 
 use std::collections::VecDeque;
 
@@ -85,8 +85,8 @@ impl Scheduler for Sol {
 
     fn pick(&mut self, agent: &Agent, cpu: usize) -> Option<Choice> {
         let may_run = |(slot, _): &(u32, _)| {
-            // A task that follows its waker is left for `offer`, which runs after all picks. While a
-            // bound task waits, `offer` returns nothing, so such a task is picked here.
+            // A task that follows its waker is left for `offer`, which runs after all picks. While
+            // a bound task waits, `offer` returns nothing, so such a task is picked here.
             let is_offered = matches!(self.places[*slot as usize], Place::Following(_));
             agent.may_run(*slot, cpu) && (!is_offered || self.bound > 0)
         };

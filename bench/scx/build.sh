@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Builds BPF schedulers, to be measured beside Baton's policies: bench/scx/build.sh OUTDIR builds the
-# kernel's own examples OUTDIR/scx_simple (queues in the kernel, by vruntime, or in order of arrival
-# with -f), OUTDIR/scx_central (one CPU decides for all) and OUTDIR/scx_userland (a process in user
-# space decides), and OUTDIR/scx_fifo, whose source lies here (the decisions of the policy fifo). The
-# source of the examples is Debian's linux-source package, unmodified; compiler, bpftool and libbpf
-# are the root's. Takes about 8 seconds the first time, no time afterwards.
+# Builds BPF schedulers, to be measured beside Baton's policies: bench/scx/build.sh OUTDIR builds
+# the kernel's own examples OUTDIR/scx_simple (queues in the kernel, by vruntime, or in order of
+# arrival with -f), OUTDIR/scx_central (one CPU decides for all) and OUTDIR/scx_userland (a process
+# in user space decides), and OUTDIR/scx_fifo, whose source lies here (the decisions of the policy
+# fifo). The source of the examples is Debian's linux-source package, unmodified; compiler, bpftool
+# and libbpf are the root's. Takes about 8 seconds the first time, no time afterwards.
 set -eu
 [ $# = 1 ] || { echo "usage: bench/scx/build.sh OUTDIR" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd -P)

@@ -18,8 +18,8 @@ enum Request {
 
 fn ask(request: Request, first: u64, second: u64) -> Result<u64> {
     let mut answer = NO_ANSWER;
-    // SAFETY: Counter-mark. The instruction is `nopl 0x6e6f7442(%rax,%rax,1)`, which reads and changes
-    // nothing. The plugin, if there is one, changes rax alone.
+    // SAFETY: Counter-mark. The instruction is `nopl 0x6e6f7442(%rax,%rax,1)`, which reads and
+    // changes nothing. The plugin, if there is one, changes rax alone.
     unsafe {
         asm!(
             ".byte 0x0f, 0x1f, 0x84, 0x00, 0x42, 0x74, 0x6f, 0x6e",

@@ -352,8 +352,8 @@ fn share(speed: Speed, value: i32, others: usize, time: Duration) -> Result<f64>
         while !over.load(Relaxed) {
             count(chunk);
             let now = Instant::now();
-            // Once the first other hog is done (`over`), the CPU is no longer shared by all of them,
-            // so later returns do not count.
+            // Once the first other hog is done (`over`), the CPU is no longer shared by all of
+            // them, so later returns do not count.
             if now - last > AWAY && !over.load(Relaxed) {
                 found.push((now, cpu_time()));
             }

@@ -199,7 +199,8 @@ fn compress(run: Run) -> Result<f64> {
     timed(|| output("7za", &["a", "-mx=3", "-mmt=4", &archive, &path]).map(drop))
 }
 
-/// Pixels of a picture, its frames, and bytes of a frame in which brightness has a byte for a pixel.
+/// Pixels of a picture, its frames, and bytes of a frame in which brightness has a byte for a
+/// pixel.
 const PICTURE: (usize, usize) = (128, 96);
 const FRAME: usize = PICTURE.0 * PICTURE.1 * 3 / 2;
 

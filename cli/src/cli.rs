@@ -307,8 +307,8 @@ pub struct Fmt {
 
 #[derive(Args, Debug)]
 pub struct Prove {
-    /// Write each policy as a module for Why3 to DIR/NAME.mlw, too. Its goals are the assumptions of
-    /// the theory in lang/proofs: why3 prove -L lang/proofs -P z3 -a split_vc DIR/NAME.mlw
+    /// Write each policy as a module for Why3 to DIR/NAME.mlw, too. Its goals are the assumptions
+    /// of the theory in lang/proofs: why3 prove -L lang/proofs -P z3 -a split_vc DIR/NAME.mlw
     #[arg(long, value_name = "DIR")]
     pub why3: Option<PathBuf>,
     /// Policies in Baton's language: the path of a NAME.baton, or a name in Baton's policies/.

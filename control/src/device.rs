@@ -743,7 +743,7 @@ mod tests {
     fn requests_have_the_numbers_of_the_c_header() {
         check(BATON_IOC_CORE, 0, 40);
         check(BATON_IOC_POLICY, 1, 1040);
-        check(BATON_IOC_FAULT, 2, 512);
+        check(BATON_IOC_FAULT, 2, 520);
         check(BATON_IOC_CPU, 3, 64);
         check(BATON_IOC_START, 4, 448);
         check(BATON_IOC_STOP, 5, 192);

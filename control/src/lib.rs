@@ -2,7 +2,8 @@
 //! Administration of a running Baton. `device`, `kernel`, `modules` and `shim` reach the kernel;
 //! `load`, `unload` and `exchange` bring policies, remove them and replace them; `cgroups` and
 //! `tasks` assign tasks to policies; `recording`, `latency`, `cores` and `monitor` measure;
-//! `status`, `report` and `output` show; `error` is what can go wrong. The command line is in `cli`.
+//! `status`, `report` and `output` show; `error` is what can go wrong. The command line is in
+//! `cli`.
 
 pub mod cgroups;
 pub mod cores;

@@ -13,9 +13,9 @@ use crate::modules::Search;
 /// Where the kernel shows its modules.
 const MODULES: &str = "/sys/module";
 
-/// The place in the source, `FILE:LINE` without folders, of the instruction at this address. `None` if it is in none
-/// of the module's sections, or if the module's file is not in the search path, or has no lines.
-/// What is inlined from the library of policies in C is where the policy calls it.
+/// The place in the source, `FILE:LINE` without folders, of the instruction at this address. `None`
+/// if it is in none of the module's sections, or if the module's file is not in the search path, or
+/// has no lines. What is inlined from the library of policies in C is where the policy calls it.
 pub fn place(module: &str, ip: u64) -> Option<String> {
     let dir = Path::new(MODULES).join(module);
     let sections = sections(&dir);

@@ -61,8 +61,8 @@ export BATON_RUSTC
 kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
 -Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes -Zemit-stack-sizes ${without:+--cfg=baton_without_recording}"
 
-# Bytes of stack that one function may need. A function of a policy checks what its callers have used,
-# and then has its own frame beside that: see guard.S.
+# Bytes of stack that one function may need. A function of a policy checks what its callers have
+# used, and then has its own frame beside that: see guard.S.
 max_frame=5120
 
 # Refuses an object with a function that needs more.
@@ -232,7 +232,8 @@ build_policy() {
 		rust_object "$dir/wrapper" "baton_module_$name" "$dir/policy_code.o_shipped" BATON_POLICY_OPS
 	fi
 	module "$dir" BATON_POLICY="$name" BATON_C="${sources[*]#./}" KBUILD_EXTRA_SYMBOLS="$core/Module.symvers"
-	# The kernel finds the functions for BPF programs by their names, and takes those of the newest module.
+	# The kernel finds the functions for BPF programs by their names, and takes those of the newest
+	# module.
 	local taken
 	taken=$(comm -12 <(defined "$dir/baton_$name.ko") <(defined "$core/baton.ko") | grep '^baton_' | tr '\n' ' ' || :)
 	[ -z "$taken" ] || die "the policy $name has functions with names of the core's: ${taken}(rename them; user)"

@@ -37,6 +37,7 @@ const SIGNS: &[&str] = &[
     // wrong context
     "scheduling while atomic",
     "sleeping function called from invalid context",
+    "enqueued on deprecated workqueue",
     // checkers and self-checks
     "KASAN:",
     "KCSAN:",

@@ -76,8 +76,8 @@ fn policies(root: &Path, theory: &Path) -> Result {
     Ok(())
 }
 
-/// Proves the goals of a file, which may use the theory's modules. Returns their number. `limit` is the
-/// time of a prover for each, s.
+/// Proves the goals of a file, which may use the theory's modules. Returns their number. `limit` is
+/// the time of a prover for each, s.
 fn prove(theory: &Path, file: &Path, limit: u32) -> Result<usize> {
     // The list of provers: Why3 reads it from a file, and finds them itself.
     let dir = tempfile::tempdir().map_err(|e| format!("a temporary directory: {e}"))?;

@@ -53,8 +53,8 @@ pub fn new(args: &New) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replaces the name of `fifo_c`, also in the names of its functions, and leaves out the remark that
-/// compares it with another policy.
+/// Replaces the name of `fifo_c`, also in the names of its functions, and leaves out the remark
+/// that compares it with another policy.
 fn renamed_c(text: &str, name: &str) -> String {
     let text = match (
         text.find(" *\n * These are the rules of"),

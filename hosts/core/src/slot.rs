@@ -332,8 +332,8 @@ impl Slot {
         self.policy.store(policy.id(), Relaxed);
     }
 
-    /// Its policy may keep its token for any time, until the task joins a policy again. In a call of
-    /// the policy about the task.
+    /// Its policy may keep its token for any time, until the task joins a policy again. In a call
+    /// of the policy about the task.
     pub fn set_in_custody(&self) {
         self.in_custody.store(1, Relaxed);
     }

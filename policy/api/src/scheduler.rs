@@ -37,8 +37,8 @@ pub trait Scheduler: Sized + Send + Sync {
 
     /// May the policy be given this task, or all tasks that have no policy? Asked before the
     /// administrator does so by `baton load --all`, `baton attach`, `baton run` or `baton apply`.
-    /// It is not asked for the children of a task, for tasks of a cgroup, or when it takes over from
-    /// another policy or version. `Err` is a line for the user, and nothing is given.
+    /// It is not asked for the children of a task, for tasks of a cgroup, or when it takes over
+    /// from another policy or version. `Err` is a line for the user, and nothing is given.
     ///
     /// Process context. Other methods are called meanwhile, no lock may be taken, and nothing that
     /// they use may be changed, as a recording does not have this call.

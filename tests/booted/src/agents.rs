@@ -25,8 +25,8 @@ use crate::{
     Case,
 };
 
-/// The policies that run as agents here: the paper's, those that poll and balance, one that fails if
-/// two calls that exclude each other come at once, and one in C.
+/// The policies that run as agents here: the paper's, those that poll and balance, one that fails
+/// if two calls that exclude each other come at once, and one in C.
 const POLICIES: [&str; 7] = [
     "fifo", "wfq", "central", "shinjuku", "locality", "witness", "cfs_c",
 ];

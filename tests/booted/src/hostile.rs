@@ -94,7 +94,8 @@ pub fn hostile(seconds: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Attacks the attributes of `cfs_c` for this many seconds under load. The tool must work afterwards.
+/// Attacks the attributes of `cfs_c` for this many seconds under load. The tool must work
+/// afterwards.
 pub fn attributes(seconds: u64) -> Result<(), String> {
     baton(&["load", "cfs_c", "--all"])?;
     under_attack("cfs_c", Duration::from_secs(seconds))?;

@@ -2,12 +2,12 @@
 //! The tests that run inside a booted kernel, as root. They use the tool `baton` as a user does.
 //!
 //! `baton-booted [--repeat N] [--part I/N] [WORD]` runs all cases, those of the group WORD
-//! (containment, life, conformance, upgrade, monitor, record, hints, agents, several, cores, configuration,
-//! systemd), or those whose name contains WORD, each N times in a row. Only the cases for a machine
-//! like this one are run. Every case begins and ends with nothing loaded. It fails if the machine
-//! does not go on scheduling, or anything is left behind. The program that boots the guest checks
-//! the kernel's log (crate baton-vm). `--part 2/3` divides the cases between three guests, and runs
-//! those of the second.
+//! (containment, life, conformance, upgrade, monitor, record, hints, agents, several, cores,
+//! configuration, systemd), or those whose name contains WORD, each N times in a row. Only the
+//! cases for a machine like this one are run. Every case begins and ends with nothing loaded. It
+//! fails if the machine does not go on scheduling, or anything is left behind. The program that
+//! boots the guest checks the kernel's log (crate baton-vm). `--part 2/3` divides the cases between
+//! three guests, and runs those of the second.
 //!
 //! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long;
 //! `--attributes SECONDS` those of attributes;

@@ -237,8 +237,8 @@ pub fn in_user_space(name: &str) -> Result<Policy, String> {
 /// A policy whose text is interpreted.
 const INTERPRETED: Policy = Policy::linked(baton_native::module!(baton_interpreter::BatonPolicy));
 
-/// Each policy, or each in C, under a load, with hints and replies if it has them. (For `arbiter`, the case is in
-/// cores.rs.)
+/// Each policy, or each in C, under a load, with hints and replies if it has them. (For `arbiter`,
+/// the case is in cores.rs.)
 fn of_each(in_c: bool) -> Result<(), String> {
     let ping = || echo::Hint::Ping {
         number: 7,
