@@ -47,7 +47,8 @@ pub fn run(search: &Search, args: &Run) -> Result<ExitCode> {
         .wait()
         .map_err(|e| Error::environment(format!("waiting for the command: {e}"), "try again"))?;
     let code = exit_code(status.code(), status.signal());
-    eprint!("{}", refused(&args.policy)?);
+    // It may have been unloaded meanwhile, and that is not to hide how the command ended.
+    eprint!("{}", refused(&args.policy).unwrap_or_default());
     // The fault of a policy that was unloaded meanwhile cannot be read any more.
     match newest_fault(&args.policy)?.filter(|fault| fault.serial > before) {
         Some(fault) => {
