@@ -160,6 +160,9 @@ int baton_serve(struct session *session, const struct baton_agent_serve __user *
 		return -EINVAL;
 	if (!READ_ONCE(session->cpus[arg.cpu].online))
 		return -ENXIO;
+	/* It goes offline, and the enclave hears of that only after a grace period of RCU. */
+	if (!cpu_active(arg.cpu))
+		return -EAGAIN;
 	if (current->nr_cpus_allowed != 1 || !cpumask_test_cpu(arg.cpu, current->cpus_ptr))
 		return -EXDEV;
 	served = &session->served[arg.cpu];

@@ -577,7 +577,9 @@ impl Agent {
         }
     }
 
-    /// Makes this thread the agent of the CPU to which it is bound.
+    /// Makes this thread the agent of the CPU to which it is bound. `NXIO` if the CPU is offline,
+    /// `AGAIN` if it is about to be, `XDEV` if the thread is not bound to it, and `BUSY` if it has
+    /// an agent.
     pub fn serve(&self, cpu: usize) -> Result<(), Errno> {
         let mut serve = BatonAgentServe {
             cpu: cpu as u32,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Locks of CPUs, by which agents make one call of a kind at a time.
 
-use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use crate::host::Patience;
 
 /// A lock for each CPU. The CPU's own agent waits for it. Any other leaves the work to that agent,
 /// or to the one that holds the lock.
@@ -24,11 +25,12 @@ impl Gates {
 
     /// Waits for the CPU's gate.
     pub fn enter(&self, cpu: usize) -> Held<'_> {
+        let mut patience = Patience::default();
         loop {
             if let Some(held) = self.try_enter(cpu) {
                 return held;
             }
-            spin_loop();
+            patience.turn();
         }
     }
 }

@@ -8,19 +8,23 @@ use std::cell::{Cell, RefCell};
 use std::hint::spin_loop;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 use Ordering::{Acquire, Relaxed, Release};
 
 use baton_abi::{BatonFaultKind, BatonHint, BatonReplyAnswer, BATON_MAX_LOCKS};
 use baton_native::{NativeHost, Panic, Recording, Table};
+use rustix::thread::gettid;
 
 use crate::agent::Agent;
 use crate::record::{self, Tape};
 
-/// How long a call may wait for a lock. As in the kernel (kernel/bpf/rqspinlock.c).
+/// How long the thread that holds a lock may run until a call that waits for the lock is abandoned.
+/// The time is that of the kernel (kernel/bpf/rqspinlock.c), where a holder is not preempted. Here
+/// it is, and the policy is not at fault for the time in which other tasks have the holder's CPU.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Turns of a wait for a lock between two looks at the clock.
+/// Turns of a wait for another thread until this one gives way: the other may need this CPU.
 const TURNS: u32 = 1000;
 
 /// What the functions need of the agent.
@@ -223,21 +227,92 @@ fn lock_slowly(word: &AtomicU32) -> bool {
             "a call may hold at most 31 locks at once",
         );
     }
-    let mut turns = 0_u32;
-    let mut begun = None;
+    wait_for(word)
+        || fail(
+            BatonFaultKind::LockTimeout,
+            "a call ran for 250 ms and did not release the lock",
+        )
+}
+
+/// Takes a lock, unless the thread that holds it runs for longer than [`LOCK_TIMEOUT`] and does not
+/// release it.
+fn wait_for(word: &AtomicU32) -> bool {
+    let mut patience = Patience::default();
+    let mut seen = None;
     while !AgentHost::try_lock(word) {
-        spin_loop();
-        turns += 1;
-        if turns.is_multiple_of(TURNS)
-            && begun.get_or_insert_with(Instant::now).elapsed() > LOCK_TIMEOUT
-        {
-            return fail(
-                BatonFaultKind::LockTimeout,
-                "the lock was not released for 250 ms",
-            );
+        if !patience.turn() {
+            continue;
+        }
+        let holder = word.load(Relaxed);
+        let Some(ran) = cpu_time_of(holder) else {
+            continue;
+        };
+        match seen {
+            Some((of, since)) if of == holder => {
+                if ran.saturating_sub(since) > LOCK_TIMEOUT {
+                    return false;
+                }
+            }
+            _ => seen = Some((holder, ran)),
         }
     }
     true
+}
+
+/// A wait for another thread, which is short unless that thread was preempted.
+#[derive(Default)]
+pub(crate) struct Patience {
+    turns: u32,
+}
+
+impl Patience {
+    /// Passes a little time. True if this thread gave way.
+    pub fn turn(&mut self) -> bool {
+        self.turns += 1;
+        if self.turns < TURNS {
+            spin_loop();
+            return false;
+        }
+        self.turns = 0;
+        // An agent whose CPU went offline runs where another one may spin.
+        thread::yield_now();
+        true
+    }
+}
+
+/// For how long a thread of this process has run. `None` if there is no such thread.
+fn cpu_time_of(thread: u32) -> Option<Duration> {
+    // include/uapi/linux/time.h has no name for it; include/linux/posix-timers_types.h has:
+    // CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED. A thread 0 would be the caller.
+    const OF_THREAD: i32 = 4 | 2;
+
+    if thread == 0 {
+        return None;
+    }
+    let clock = !(thread as i32) << 3 | OF_THREAD;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: On-stack. The kernel writes to `time` alone.
+    let failed = unsafe { libc::clock_gettime(clock, &mut time) } != 0;
+    (!failed).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// The number of this thread.
+fn own_thread() -> u32 {
+    thread_local! {
+        static OWN: Cell<u32> = const { Cell::new(0) };
+    }
+
+    match OWN.get() {
+        0 => {
+            let own = gettid().as_raw_nonzero().get() as u32;
+            OWN.set(own);
+            own
+        }
+        own => own,
+    }
 }
 
 pub(crate) struct AgentHost;
@@ -250,7 +325,9 @@ impl NativeHost for AgentHost {
     }
 
     fn try_lock(word: &AtomicU32) -> bool {
-        let is_taken = word.compare_exchange(0, 1, Acquire, Relaxed).is_ok();
+        let is_taken = word
+            .compare_exchange(0, own_thread(), Acquire, Relaxed)
+            .is_ok();
         if is_taken {
             HELD.with(|held| held.push(ptr::from_ref(word) as usize));
         }
@@ -358,3 +435,52 @@ impl NativeHost for AgentHost {
 
 /// The functions for runs without a recording; `record::TABLE` adds the recording.
 static TABLE: Table = Table::of::<AgentHost>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::time::Instant;
+
+    /// Does a call get a lock, whose holder does something in between?
+    fn gets_a_lock_of(holder: impl Fn() + Sync) -> bool {
+        let (word, is_held) = (AtomicU32::new(0), Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(AgentHost::try_lock(&word));
+                is_held.wait();
+                holder();
+                word.store(0, Release);
+            });
+            is_held.wait();
+            wait_for(&word)
+        })
+    }
+
+    /// Twice the time is on the safe side of the kernel's accounting by ticks.
+    const LONG: Duration = Duration::from_millis(500);
+
+    #[test]
+    fn a_holder_that_does_not_run_is_not_at_fault() {
+        assert!(gets_a_lock_of(|| thread::sleep(LONG)));
+    }
+
+    #[test]
+    fn a_holder_that_runs_for_too_long_is_at_fault() {
+        let begun = Instant::now();
+        let run = || {
+            let own = own_thread();
+            while cpu_time_of(own).is_some_and(|ran| ran < LONG) {
+                spin_loop();
+            }
+        };
+        assert!(!gets_a_lock_of(run));
+        assert!(begun.elapsed() >= LOCK_TIMEOUT);
+    }
+
+    #[test]
+    fn no_thread_has_no_time() {
+        assert_eq!(cpu_time_of(0), None);
+        assert!(cpu_time_of(own_thread()).is_some());
+    }
+}

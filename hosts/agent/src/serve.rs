@@ -14,8 +14,8 @@ use crate::agent::Agent;
 /// How often the CPUs of the enclave are looked at, should no agent hear of a new one.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a CPU may refuse its agent in the first session of a process. Tasks may be bound to the
-/// CPU, and if this process may not use it, that does not pass.
+/// How long a CPU that is online may refuse its agent in the first session of a process. Tasks may
+/// be bound to the CPU, and if this process may not use it, that does not pass.
 const FIRST: Duration = Duration::from_secs(2);
 /// The same for a CPU that was offline, or that the enclave lost, and in a later session, which can
 /// begin because a CPU kept others waiting as it left. A CPU can take seconds to come.
@@ -137,22 +137,32 @@ fn serve_cpu(
 
 /// Makes this thread the agent of a CPU. False if the enclave does not have the CPU any more.
 ///
-/// A CPU is online for the kernel's cpusets later than for the enclave, and is without tasks before
-/// the enclave hears that it goes offline: between the two, the thread cannot be bound to the CPU,
-/// or is moved from it.
+/// A CPU that goes offline refuses tasks before the enclave hears of it. Between the two, the
+/// thread cannot be bound to the CPU, or is moved from it, and the enclave answers `AGAIN`. That
+/// takes as long as it takes, and is no part of the CPU's patience.
 fn become_agent(agents: &impl PerCpu, cpu: usize, patience: Duration) -> Result<bool, Errno> {
     let agent = agents.agent();
-    let begun = Instant::now();
+    let mut begun = Instant::now();
     loop {
-        let (errno, is_passing) = match bind(cpu).map(|()| agent.serve(cpu)) {
-            Ok(Ok(())) => return Ok(true),
-            Ok(Err(errno)) => (errno, matches!(errno, Errno::XDEV | Errno::NXIO)),
-            Err(errno) => (errno, errno == Errno::INVAL),
+        let bound = bind(cpu);
+        let errno = match agent.serve(cpu) {
+            Ok(()) => return Ok(true),
+            Err(Errno::AGAIN) => {
+                begun = Instant::now();
+                Errno::AGAIN
+            }
+            // Not bound: the reason says more.
+            Err(errno @ Errno::XDEV) => bound.err().unwrap_or(errno),
+            Err(errno) => errno,
         };
         if is_over(agents) || !agent.is_online(cpu) {
             return Ok(false);
         }
-        if !is_passing || begun.elapsed() >= patience {
+        let may_pass = matches!(
+            errno,
+            Errno::AGAIN | Errno::INVAL | Errno::XDEV | Errno::NXIO
+        );
+        if !may_pass || begun.elapsed() >= patience {
             return Err(errno);
         }
         thread::sleep(Duration::from_millis(5));

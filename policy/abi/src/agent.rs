@@ -343,7 +343,9 @@ pub struct BatonAgentCommits {
 }
 
 /// `BATON_AGENT_IOC_SERVE`: the calling thread becomes the agent of the CPU to which it is bound,
-/// and then runs in the enclave whenever there are messages for that CPU.
+/// and then runs in the enclave whenever there are messages for that CPU. `ENXIO` if the CPU is
+/// offline, `EAGAIN` if it is about to be, `EXDEV` if the thread is not bound to it, and `EBUSY` if
+/// it has an agent.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BatonAgentServe {

@@ -184,7 +184,8 @@ fn side_by_side() -> Result<(), String> {
 fn succeeds(load: Child) -> Result<(), String> {
     let ended = load.wait_with_output().map_err(|e| e.to_string())?;
     check(ended.status.success(), || {
-        format!("the load ended with {}", ended.status)
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        format!("the load ended with {}: {errors}", ended.status)
     })
 }
 
