@@ -111,15 +111,20 @@ defined() {
 	nm --defined-only "$1" | awk '$2 ~ /^[tT]$/ { print $3 }' | sort -u
 }
 
+# grep -q would end before readelf, whose failure would then be the result.
+has_types() {
+	readelf -SW "$1" | grep ' \.BTF ' >/dev/null
+}
+
 # If the kernel's headers have no vmlinux, modules are built without types (BTF). BPF needs these
 # types to find the core's functions.
 add_types() {
 	local module=$1 resolve=$build/tools/bpf/resolve_btfids/resolve_btfids
-	! readelf -SW "$module" | grep -q ' \.BTF ' || return 0
+	! has_types "$module" || return 0
 	[ -x "$resolve" ] || lacks "$module has no types (BTF), and the headers of kernel $release lack what adds them: $resolve"
 	LLVM_OBJCOPY=objcopy pahole -J --btf_features=default --btf_base "$types" "$module" &&
 		"$resolve" -b "$types" "$module" &&
-		readelf -SW "$module" | grep -q ' \.BTF ' ||
+		has_types "$module" ||
 		lacks "$module was given no types (BTF) by pahole and resolve_btfids, with those of $types"
 }
 
