@@ -10,7 +10,7 @@ use crate::Bench;
 use crate::{
     agent::Agent, apps::Apps, arbiter::Arbiter, fairness::Fairness, fidelity::Fidelity,
     hackbench::Hackbench, lang::Lang, locality::Locality, memcached::Memcached, pipe::Pipe,
-    record::Record, rocksdb::Rocksdb, sim::Sim, twins::Twins, upgrade::Upgrade,
+    polls::Polls, record::Record, rocksdb::Rocksdb, sim::Sim, twins::Twins, upgrade::Upgrade,
 };
 
 #[derive(clap::Args, Debug, Clone)]
@@ -96,6 +96,9 @@ pub enum What {
     /// The cost of recording: pipe and hackbench under wfq, recorded, not recorded, and built
     /// without recording.
     Record,
+    /// The cost of the polls that bound the loops of policies: pipe under policies with and without
+    /// them. Exit code 1 when a policy breaks the bound.
+    Polls,
     /// The cost of the simulator on this machine: events per second, and memory per task.
     Sim,
 }
@@ -117,6 +120,7 @@ impl What {
             What::Apps => &Apps,
             What::Twins => &Twins,
             What::Record => &Record,
+            What::Polls => &Polls,
             What::Sim => &Sim,
         }
     }

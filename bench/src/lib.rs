@@ -21,6 +21,7 @@ pub mod loads;
 mod locality;
 mod memcached;
 mod pipe;
+mod polls;
 pub mod programs;
 mod record;
 pub mod report;
@@ -33,6 +34,7 @@ mod table;
 pub mod threads;
 mod twins;
 mod upgrade;
+mod without;
 
 use std::process::ExitCode;
 

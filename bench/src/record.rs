@@ -9,14 +9,13 @@ use baton_vm::FileIn;
 
 use super::report::{entries, median, Entry, Series};
 use super::table::{self, Measured, Run, Table};
-use super::{hackbench, loads, subject::Subject, Arguments, Bench};
-use baton_build::without_recording;
+use super::{hackbench, loads, subject::Subject, without, Arguments, Bench};
 use baton_control::error::{Error, Result};
-use baton_control::modules::{module_of, Search, CORE, SHIM};
+use baton_control::modules::Search;
 use baton_control::recording::{How, Session, Summary};
 
-/// The guest's directory for the modules that were built without recording.
-const WITHOUT: &str = "/usr/lib/baton/without-recording";
+/// The part without which the policy is built.
+const PART: &str = "recording";
 const FILE: &str = "/tmp/recording";
 /// The settings of `baton record`.
 const HOW: How = How {
@@ -57,7 +56,7 @@ impl Table for Record {
     }
 
     fn files(&self, subjects: &[Subject]) -> Result<Vec<FileIn>> {
-        files(subjects)
+        without::files(PART, subjects)
     }
 
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
@@ -65,26 +64,10 @@ impl Table for Record {
     }
 }
 
-/// The additional files that the guest needs.
-fn files(subjects: &[Subject]) -> Result<Vec<FileIn>> {
-    let mut files = Vec::new();
-    for policy in subjects.iter().filter_map(Subject::policy) {
-        let policy = policy?;
-        let out = without_recording(&policy)?;
-        for file in [CORE, SHIM, &module_of(&policy.name)] {
-            files.push(FileIn {
-                host: out.join(file),
-                guest: format!("{WITHOUT}/{file}"),
-            });
-        }
-    }
-    Ok(files)
-}
-
 /// Measures here: the cost per operation of pipe as a ratio, the bytes per event, and the lost
 /// events of hackbench.
 fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
-    let without = Search::new(Some(Path::new(WITHOUT)));
+    let without = without::search(PART);
     let subjects = args.subjects();
     let (Some(subject), 1) = (subjects.first(), subjects.len()) else {
         return Err(Error::user(

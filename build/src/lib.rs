@@ -16,7 +16,7 @@ use baton_vm::kernel::{version_key, Kernel};
 
 use baton_control::error::{Error, Result};
 use baton_control::modules::{
-    cache, library_of, module_of, output_dir, AGENT, CORE, CORES, LATENCY, SHIM,
+    cache, library_of, module_of, output_dir, output_dir_without, AGENT, CORE, CORES, LATENCY, SHIM,
 };
 use baton_control::{kernel, names};
 
@@ -419,11 +419,11 @@ impl Target<'_> {
     }
 }
 
-/// Builds the core and a policy without support for recording, to measure the cost of recording.
-/// Returns the output directory.
-pub fn without_recording(policy: &Policy) -> Result<PathBuf> {
+/// Builds the core and a policy without a part of Baton, `recording` or `polls`, to measure what it
+/// costs. Returns the output directory.
+pub fn without(part: &str, policy: &Policy) -> Result<PathBuf> {
     let script = source()?.join("hosts/kernel/build.sh");
-    let out = output_dir(&headers_release()?).join("without-recording");
+    let out = output_dir_without(&headers_release()?, part);
     for arguments in [
         vec!["core".as_ref()],
         vec!["policy".as_ref(), policy.dir.as_os_str()],
@@ -432,7 +432,7 @@ pub fn without_recording(policy: &Policy) -> Result<PathBuf> {
         command
             .args(&arguments)
             .arg(&out)
-            .env("BATON_WITHOUT_RECORDING", "1")
+            .env("BATON_WITHOUT", part)
             .env("BATON_KERNEL", headers_release()?);
         let status = command
             .stdin(Stdio::null())
@@ -441,9 +441,9 @@ pub fn without_recording(policy: &Policy) -> Result<PathBuf> {
         let status =
             status.map_err(|e| Error::file(format_args!("running {}", script.display()), &e))?;
         if !status.success() {
-            return Err(Error::baton(
-                "the version without recording does not build; the compiler's messages are above",
-            ));
+            return Err(Error::baton(format!(
+                "the version without {part} does not build; the compiler's messages are above"
+            )));
         }
     }
     Ok(out)

@@ -334,6 +334,9 @@ pub struct LoadOptions {
     /// Stall limit: a task may be queued for at most this time, in ms. [default: 10000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=3_600_000))]
     pub stall: Option<u32>,
+    /// Turns that the loops of a call are granted, 65536 to 1073741824. [default: 1048576]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1 << 16..=1 << 30))]
+    pub turns: Option<u32>,
     /// The policy's module, if it is not in the search path.
     #[arg(long, value_name = "FILE")]
     pub module: Option<PathBuf>,
@@ -346,6 +349,7 @@ impl From<&LoadOptions> for load::Options {
             all: how.all,
             max_tasks: how.max_tasks,
             stall: how.stall,
+            turns: how.turns,
             module: how.module.clone(),
         }
     }

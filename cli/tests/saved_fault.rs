@@ -64,6 +64,8 @@ fn a_fault_in_the_kernel_stops_in_the_debugger() {
         "-ex",
         "up",
         "-ex",
+        "up",
+        "-ex",
         "print self.after",
         "-ex",
         "print baton",

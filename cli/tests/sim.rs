@@ -211,7 +211,7 @@ fn a_fault_is_told_and_gives_the_exit_code() {
         &["FAULT of policy faulty: stall\n"],
     );
     check(
-        &format!("faulty:fault=create {run}"),
+        &format!("faulty:fault=index,in=new {run}"),
         4,
         &["at fault: the policy faulty", place],
     );

@@ -210,9 +210,13 @@ impl Device {
         Ok(found)
     }
 
-    pub fn start(&self, name: &str, options: &str) -> std::result::Result<(), Refused> {
+    /// Creates a loaded policy. Its calls are granted so many turns of loops; 0 for as many as at its
+    /// last start, or the default.
+    pub fn start(&self, name: &str, options: &str, turns: u32) -> std::result::Result<(), Refused> {
         let mut start = BatonStart {
             name: field(name),
+            turns,
+            reserved: 0,
             options: field(options),
             message: [0; BATON_MESSAGE_LEN],
         };

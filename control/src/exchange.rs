@@ -90,10 +90,10 @@ fn restart(device: &Device, policy: &str, options: &str) -> Result<()> {
         .map_err(|errno| Error::baton(format!("{policy} was not stopped: {errno}")))?;
     message.inspect(|message| eprintln!("baton: {}", unload::failed_at_end(policy, message)));
     let started = device
-        .start(policy, options)
+        .start(policy, options, 0)
         .map_err(|refused| load::not_started(policy, &refused));
     if started.is_err() {
-        let as_before = device.start(policy, &text(&info.options));
+        let as_before = device.start(policy, &text(&info.options), 0);
         as_before.map_err(|refused| load::not_started(policy, &refused))?;
     }
     if is_default {

@@ -13,9 +13,9 @@ use crate::modules::Search;
 /// Where the kernel shows its modules.
 const MODULES: &str = "/sys/module";
 
-/// The place in the source, `FILE:LINE` without folders, of the instruction at this address. `None`
-/// if it is in none of the module's sections, or if the module's file is not in the search path, or
-/// has no lines. What is inlined from the library of policies in C is where the policy calls it.
+/// The place in the source, `FILE:LINE`, of the instruction at this address. `None` if it is in none
+/// of the module's sections, or if the module's file is not in the search path, or has no lines.
+/// What is inlined from a library is where the policy calls it.
 pub fn place(module: &str, ip: u64) -> Option<String> {
     let dir = Path::new(MODULES).join(module);
     let sections = sections(&dir);
@@ -104,24 +104,78 @@ fn place_in(file: &[u8], addresses: &HashMap<String, u64>, ip: u64) -> Option<St
         Ok::<_, gimli::Error>(gimli::RelocateReader::new(slice, relocated))
     };
     let context = Context::from_dwarf(gimli::Dwarf::load(reader).ok()?).ok()?;
+    // The compiler gives no line to some instructions, as a jump at the end of a loop's turn.
+    (ip..ip + 32).find_map(|ip| line(&context, ip))
+}
+
+fn line<R: gimli::Reader>(context: &Context<R>, ip: u64) -> Option<String> {
     let mut frames = context.find_frames(ip).skip_all_loads().ok()?;
     let mut places = Vec::new();
     while let Ok(Some(frame)) = frames.next() {
         let location = frame.location;
-        if let Some((file, line)) = location.and_then(|at| Some((at.file?, at.line?))) {
+        let place = location.and_then(|at| Some((at.file?, at.line.filter(|&line| line > 0)?)));
+        if let Some((file, line)) = place {
             places.push((file.to_owned(), line));
         }
     }
     // Innermost first.
     let is_own = |(file, _): &&(String, u32)| !is_library(file);
     let (file, line) = places.iter().find(is_own).or(places.first())?;
-    // The files of a policy in C are copied before they are built.
-    let file = Path::new(file).file_name()?.to_str()?;
-    Some(format!("{file}:{line}"))
+    Some(format!("{}:{line}", shown(file)))
 }
 
-/// Is this one of the headers that are beside a policy where it is built (policy/c)?
+/// Is this a file of a library? For a policy in C, that is one of the headers that are beside it
+/// where it is built (policy/c).
 fn is_library(file: &str) -> bool {
+    if file.ends_with(".rs") {
+        let file = shown(file);
+        let libraries = ["/library/", "/registry/"];
+        let own = ["policy/", "hosts/", "lang/"];
+        return libraries.iter().any(|part| file.contains(part))
+            || own.iter().any(|part| file.starts_with(part));
+    }
     let name = Path::new(file).file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with("events") || name == "host.h" || name == "baton.h")
+}
+
+/// The file as it is shown. That of a policy in Rust is as in the message of a panic: relative to
+/// Baton's source, if it is there. Rust names it relative to the crate, which is named likewise, so
+/// that the crate's path comes twice. The files of a policy in C are copied before they are built.
+fn shown(file: &str) -> &str {
+    if !file.ends_with(".rs") {
+        let name = Path::new(file).file_name().and_then(|name| name.to_str());
+        return name.unwrap_or(file);
+    }
+    let twice = |at: usize| {
+        let rest = file[at + 1..].strip_prefix(&file[..at])?;
+        rest.starts_with('/').then_some(&file[at + 1..])
+    };
+    file.match_indices('/')
+        .find_map(|(at, _)| twice(at))
+        .unwrap_or(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_shown_as_in_panics() {
+        for (file, expected) in [
+            (
+                "policies/wfq/policies/wfq/src/lib.rs",
+                "policies/wfq/src/lib.rs",
+            ),
+            ("/home/me/mine/src/lib.rs", "/home/me/mine/src/lib.rs"),
+            ("/var/build/policy-fifo_c/fifo-c.c", "fifo-c.c"),
+        ] {
+            assert_eq!(shown(file), expected);
+        }
+        assert!(is_library("policy/api/policy/api/src/runqueue/fifo.rs"));
+        assert!(is_library(
+            "/usr/lib/rustlib/src/rust/library/core/src/iter.rs"
+        ));
+        assert!(!is_library("policies/wfq/policies/wfq/src/lib.rs"));
+        assert!(is_library("/var/build/policy-fifo_c/events-call.h"));
+    }
 }

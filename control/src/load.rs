@@ -32,6 +32,8 @@ pub struct Options {
     pub max_tasks: Option<u32>,
     /// The stall limit, ms.
     pub stall: Option<u32>,
+    /// Turns of loops that a call is granted.
+    pub turns: Option<u32>,
     /// The policy's module, when it is not in the search path.
     pub module: Option<PathBuf>,
 }
@@ -236,6 +238,10 @@ fn start(device: &Device, policy: &str, how: &Options) -> Result<()> {
     if info.state == BatonPolicyState::Running as u32 {
         let running = text(&info.options);
         return match options.filter(|wanted| *wanted != running) {
+            None if how.turns.is_some() => Err(Error::user(
+                format!("{policy} is running, and keeps the turns that it was started with"),
+                format!("unload it first: baton unload {policy}"),
+            )),
             None => Ok(()),
             Some(wanted) => Err(Error::user(
                 format!("{policy} is running with the options '{running}', not '{wanted}'"),
@@ -254,7 +260,7 @@ fn start(device: &Device, policy: &str, how: &Options) -> Result<()> {
         device.stop(policy).map_err(|_| gone())?;
     }
     device
-        .start(policy, options.unwrap_or(""))
+        .start(policy, options.unwrap_or(""), how.turns.unwrap_or(0))
         .map_err(|refused| not_started(policy, &refused))
 }
 

@@ -29,9 +29,20 @@ pub fn cache() -> PathBuf {
     std::env::var_os("BATON_CACHE").map_or_else(|| PathBuf::from("/var/cache/baton"), PathBuf::from)
 }
 
-/// The directory of files built for a kernel.
+/// The directory of files built for a kernel. `$BATON_WITHOUT` names a part of Baton without which
+/// they are built (hosts/kernel/build.sh).
 pub fn output_dir(release: &str) -> PathBuf {
-    cache().join("kernel").join(release)
+    let part = std::env::var("BATON_WITHOUT").unwrap_or_default();
+    match &part[..] {
+        "" => cache().join("kernel").join(release),
+        part => output_dir_without(release, part),
+    }
+}
+
+/// The directory of files built for a kernel without a part of Baton.
+pub fn output_dir_without(release: &str, part: &str) -> PathBuf {
+    let dir = cache().join("kernel").join(release);
+    dir.join(format!("without-{part}"))
 }
 
 /// The directories that are searched for the running kernel's files.

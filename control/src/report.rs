@@ -413,6 +413,10 @@ fn cause(fault: &Fault) -> &'static str {
             "handle pick_refused: a refused Schedulable must not be returned unchanged for \
              the same CPU"
         }
+        "endless loop" => {
+            "bound the loop above by the data that it walks; if it does end, it is too long for a \
+             call with interrupts off: leave the rest to a later call"
+        }
         "agent starved" => {
             "see which tasks hold its CPU: of the fair or a real-time class, or of a policy that is \
              asked before (baton order); move them or the enclave, or use a global agent"

@@ -7,8 +7,9 @@
 #                                 folder with one C file)
 # CC=... selects another compiler than the headers name. Without it, gcc is used if that one is not
 # installed. With BATON_ALLOW_UNSAFE=1 a policy in Rust may have unsafe code of its own. With
-# BATON_WITHOUT_RECORDING=1 everything is built without recording, to measure what recording costs
-# (`baton bench record`). Build files are kept under $BATON_CACHE/build for incremental builds.
+# BATON_WITHOUT=recording everything is built without recording, and with BATON_WITHOUT=polls loops
+# of policies have no polls, to measure what these cost (`baton bench record`, `baton bench polls`).
+# Build files are kept under $BATON_CACHE/build for incremental builds.
 # Prints only errors.
 set -euo pipefail
 
@@ -49,7 +50,10 @@ elif [ "$release" = "$(uname -r)" ] && [ -e /sys/kernel/btf/vmlinux ]; then
 else
 	lacks "the types (BTF) of kernel $release are not here: neither $build/vmlinux nor, as another kernel runs, /sys/kernel/btf/vmlinux"
 fi
-without=${BATON_WITHOUT_RECORDING:+-without-recording}
+case ${BATON_WITHOUT:-} in
+'' | recording | polls) without=${BATON_WITHOUT:+-without-$BATON_WITHOUT} ;;
+*) die "BATON_WITHOUT=$BATON_WITHOUT: recording or polls (user)" ;;
+esac
 work=$cache/build/$release$without
 
 # Flags to build core and alloc for the kernel's code model: no SSE, no red zone, no relocations
@@ -59,7 +63,8 @@ export RUSTC_BOOTSTRAP=1
 BATON_RUSTC=$(rustc --version)
 export BATON_RUSTC
 kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
--Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes -Zemit-stack-sizes ${without:+--cfg=baton_without_recording}"
+-Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes -Zemit-stack-sizes -Cdebuginfo=line-tables-only"
+[ "$without" != -without-recording ] || kernel_flags+=" --cfg=baton_without_recording"
 
 # Bytes of stack that one function may need. A function of a policy checks what its callers have
 # used, and then has its own frame beside that: see guard.S.
@@ -75,20 +80,52 @@ small_frames() {
 	die "the function $name needs $size bytes of stack at once, of $max_frame: keep large values in storage, or in a Box (policy)"
 }
 
-# rust_object CRATE_DIR NAME OUT ROOT...: builds the crate's static library as one object with all
-# that the ROOT symbols need.
-rust_object() {
-	local dir=$1 name=$2 out=$3 roots=()
-	shift 3
-	for root in "$@"; do roots+=(-u "$root"); done
-	(cd "$dir" && CARGO_TARGET_DIR="$cache/build/rust$without" RUSTFLAGS="$kernel_flags --remap-path-prefix=$top/=" \
-		cargo build --quiet --release -Zbuild-std=core,alloc --target x86_64-unknown-none)
-	ld -r --gc-sections "${roots[@]}" -o "$out.raw" "$cache/build/rust$without/x86_64-unknown-none/release/lib$name.a"
-	small_frames "$out.raw"
-	# The policy's functions check their stack through the host's symbol (guard.S).
-	objcopy --strip-debug -R .stack_sizes -R .llvmbc -R .llvmcmd -R .comment --redefine-sym mcount=baton_stack_check "$out.raw" "$out.new"
-	rm "$out.raw"
+# rust_library CRATE_DIR NAME [EMIT]: builds the crate's static library, and sets `library` to its
+# path. EMIT names further output of rustc.
+rust_library() {
+	(cd "$1" && CARGO_TARGET_DIR="$cache/build/rust$without" RUSTFLAGS="$kernel_flags --remap-path-prefix=$top/=" \
+		cargo rustc --quiet --release -Zbuild-std=core,alloc --target x86_64-unknown-none ${3:+-- --emit="$3"})
+	library=$cache/build/rust$without/x86_64-unknown-none/release/lib$2.a
+}
+
+# shipped OBJECT OUT FLAG...: gives kbuild an object, changed by objcopy with these flags, and removes
+# the original.
+shipped() {
+	local raw=$1 out=$2
+	shift 2
+	small_frames "$raw"
+	objcopy -R .eh_frame -R .stack_sizes -R .llvmbc -R .llvmcmd -R .comment "$@" "$raw" "$out.new"
+	rm "$raw"
 	if cmp -s "$out.new" "$out"; then rm "$out.new"; else mv "$out.new" "$out"; fi
+}
+
+# The version of LLVM that is in rustc: its tools compile policies.
+llvm=/usr/lib/llvm-$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')/bin
+
+# Where a CPU's turns are: see guard.h.
+turns=$(sed -n 's/^#define BATON_FRAME_TURNS \([0-9]*\).*/\1/p' "$here/guard.h")
+
+# Loops whose number of turns LLVM knows to have at most so many bits have no poll.
+known_turns_bits=3
+
+# Each function of a policy, and each loop, then uses up the call's turns (turns.c). Calls of memcpy
+# and its like do if the block is large (guard.S).
+counted=(--redefine-sym mcount=baton_stack_check --redefine-sym bcmp=memcmp)
+for name in memcpy memmove memset memcmp; do counted+=(--redefine-sym "$name=baton_$name"); done
+
+# bounded BITCODE OBJECT: compiles a policy. Loops that are entered in several places are first made
+# ones that have one entry, as others get no poll. Code that several places share would have the
+# source line of one of them.
+bounded() {
+	local passes=globaldce
+	[ "$without" = -without-polls ] || passes="function(fix-irreducible),place-safepoints,$passes"
+	"$llvm/llvm-dis" "$1" -o - | awk -v turns="$turns" -f "$here/polls.awk" |
+		"$llvm/opt" -S -passes="$passes" -spp-no-entry -spp-no-call -spp-counted-loop-trip-width=$known_turns_bits |
+		sed '/^define /s/ gc "statepoint-example"//' |
+		"$llvm/llc" -O3 -filetype=obj -relocation-model=static -code-model=kernel -function-sections -data-sections \
+			-enable-tail-merge=0 -stack-size-section -o "$2"
+	# Here, as Rust's own library has functions on memory that are not counted.
+	objcopy "${counted[@]}" "$2"
 }
 
 # copy FILE... DIR: copies only files that have changed, so that make rebuilds no more than needed.
@@ -133,7 +170,7 @@ module() {
 	local dir=$1 log
 	shift
 	log=$dir/make.log
-	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} ${without:+KCFLAGS=-DBATON_WITHOUT_RECORDING} "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} $([ "$without" != -without-recording ] || echo KCFLAGS=-DBATON_WITHOUT_RECORDING) "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
 	# objtool cannot be told that a function changes stacks without returning
 	grep -E 'warning:|error:' "$log" | grep -v 'skipping BTF\|baton_unwind\|rust_begin_unwind\|compiler differs\|pahole version differs' >&2 || :
 }
@@ -148,7 +185,9 @@ build_core() {
 		grep -ohE '\bbaton_core_[a-z_]+\(' "$here/core.h" "$here/record.h" "$here/channel.h" |
 			tr -d '(' | sort -u
 	)
-	rust_object "$here/core-lib" baton_core_lib "$dir/core_lib.o_shipped" "${exports[@]}"
+	rust_library "$here/core-lib" baton_core_lib
+	ld -r --gc-sections "${exports[@]/#/-u}" -o "$dir/core_lib.raw" "$library"
+	shipped "$dir/core_lib.raw" "$dir/core_lib.o_shipped" --strip-debug
 	! nm "$dir/core_lib.o_shipped" | grep baton_core_must_not_panic >/dev/null ||
 		die "the rules (hosts/core) can panic: baton_core_must_not_panic is linked in (Baton's own fault)"
 	module "$dir"
@@ -213,8 +252,50 @@ wrap() {
 	cmp -s "$dir/src/lib.rs.new" "$dir/src/lib.rs" && rm "$dir/src/lib.rs.new" || mv "$dir/src/lib.rs.new" "$dir/src/lib.rs"
 }
 
+# clang_flags DIR NAME: sets `flags` to the kernel's flags for a file in C, as clang knows them. kbuild prints them for the
+# compiler that built the kernel, which is GCC.
+clang_flags() {
+	local dir=$1 flag next=
+	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} BATON_POLICY="$2" policy_module.o >"$dir/make.log" 2>&1 ||
+		{ cat "$dir/make.log" >&2; return 1; }
+	flags=()
+	for flag in $(sed -n 's/^savedcmd_policy_module.o := [^ ]* //p' "$dir/.policy_module.o.cmd"); do
+		case $next$flag in
+		-include) next=$flag; continue ;;
+		-include*) flags+=(-include "$flag") ;;
+		-mpreferred-stack-boundary=3) flags+=(-mstack-alignment=8) ;;
+		-mindirect-branch=thunk-extern) flags+=(-mretpoline-external-thunk) ;;
+		-mindirect-branch-* | -mrecord-mcount | -mfentry | -DCC_USING_FENTRY | -mno-fp-ret-in-387) ;;
+		-fpatchable-function-entry=* | -fmin-function-alignment=* | -fno-allow-store-data-races) ;;
+		-fzero-init-padding-bits=* | -fdiagnostics-* | -fno-stack-check | -fconserve-stack) ;;
+		-falign-jumps=* | -falign-loops=* | -fno-builtin-wcslen | -fsanitize=* | -fno-strict-overflow | -pg) ;;
+		-Wvla-* | -Wp,* | -c | -DKBUILD_BASENAME=*) ;;
+		-I/*) flags+=(-isystem "${flag#-I}") ;;
+		-D* | -I* | -f* | -m* | -O* | -g* | -std=* | -nostdinc) flags+=("${flag//\'/}") ;;
+		esac
+		next=
+	done
+	flags+=(-pg -fsanitize=array-bounds,shift,signed-integer-overflow -fsanitize-trap=all -fno-sanitize-merge
+		-DKBUILD_BASENAME="\"policy\"" -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Werror=vla)
+}
+
+# c_bitcode DIR NAME OUT FILE...: compiles a policy in C.
+c_bitcode() {
+	local dir=$1 out=$3 file flags parts=()
+	clang_flags "$dir" "$2"
+	shift 3
+	for file in "$@"; do
+		(cd "$dir" && "$llvm/clang" "${flags[@]}" -c -emit-llvm -o "$file.bc" "$file")
+		parts+=("$dir/$file.bc")
+	done
+	"$llvm/llvm-link" -o "$out" "${parts[@]}"
+}
+
 build_policy() {
-	local policy out=$2 package name dir sources=() headers=()
+	# The tools' packages are named as their directory.
+	[ -x "$llvm/opt" ] && [ -x "$llvm/clang" ] ||
+		lacks "LLVM of rustc's version, which compiles policies, is not installed: Debian's packages llvm-N and clang-N for $llvm"
+	local policy out=$2 package name dir code sources=() headers=()
 	policy=$(cd "$1" && pwd)
 	if [ -e "$policy/Cargo.toml" ]; then
 		package=$(sed -n 's/^name *= *"\(.*\)"/\1/p' "$policy/Cargo.toml" | head -n 1)
@@ -233,11 +314,19 @@ build_policy() {
 	cp "$here/Kbuild.policy" "$dir/Kbuild"
 	if [ ${#sources[@]} -gt 0 ]; then
 		copy "${sources[@]/#/$policy/}" "${headers[@]/#/$policy/}" "$dir"
+		code=$dir/c.bc
+		c_bitcode "$dir" "$name" "$code" "${sources[@]#./}"
+		bounded "$code" "$dir/policy_code.raw"
 	else
 		wrap "$policy" "$package" "$dir/wrapper"
-		rust_object "$dir/wrapper" "baton_module_$name" "$dir/policy_code.o_shipped" BATON_POLICY_OPS
+		# Cargo takes a library that it has built before for another checkout, and leaves this file.
+		code=$dir/$(echo "$top $policy" | sha256sum | cut -c1-16).bc
+		rust_library "$dir/wrapper" "baton_module_$name" "llvm-bc=$code,link"
+		bounded "$code" "$dir/rust.o"
+		ld -r --gc-sections -u BATON_POLICY_OPS -o "$dir/policy_code.raw" "$dir/rust.o" "$library"
 	fi
-	module "$dir" BATON_POLICY="$name" BATON_C="${sources[*]#./}" KBUILD_EXTRA_SYMBOLS="$core/Module.symvers"
+	shipped "$dir/policy_code.raw" "$dir/policy_code.o_shipped"
+	module "$dir" BATON_POLICY="$name" KBUILD_EXTRA_SYMBOLS="$core/Module.symvers"
 	# The kernel finds the functions for BPF programs by their names, and takes those of the newest
 	# module.
 	local taken

@@ -27,7 +27,7 @@ struct baton_version;		/* place.h */
 
 /*
  * Per-CPU state to leave a policy. Only its CPU uses it, with interrupts off. guard.S depends on
- * the layout up to `held_before`.
+ * the layout up to `looks`.
  */
 struct baton_frame {
 	u64 sp;			/* stack pointer at the entry of the current call */
@@ -39,6 +39,11 @@ struct baton_frame {
 	 * call interrupts
 	 */
 	s32 held_before;
+	/* of loops, until turns.c looks at the call */
+	s32 turns __aligned(8);
+	u32 looks;		/* of turns.c at the current call */
+	u64 looked;		/* time of the last one, ns (local_clock) */
+	u64 lasted;		/* between them, ns */
 	const struct baton_cpu_state *cpu;	/* state of this CPU in the rules */
 	struct baton_ring *ring;	/* ring that the current call is recorded into, or NULL */
 	/* memory blocks allocated in the current call, if it is recorded */
@@ -75,9 +80,14 @@ void baton_traps_add(struct module *module);
 void baton_traps_remove(const struct module *module);
 void __noreturn baton_trapped(void);
 
+/* turns.c */
+void baton_turns_begin(void);
+void baton_turns_look(unsigned long ip);
+
 /* host.c */
 void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind kind);
 void baton_host_init(void);
+void baton_say(const char *what, unsigned long ip);
 void baton_host_exit(void);
 struct baton_frame *baton_current_frame(void);
 void baton_khost_kick_all(void);

@@ -91,7 +91,7 @@ void baton_khost_report(u32 policy, enum baton_fault_kind kind, enum baton_metho
 	if (kind == BATON_FAULT_KIND_PANIC || kind == BATON_FAULT_KIND_OUT_OF_MEMORY ||
 	    kind == BATON_FAULT_KIND_DEADLOCK || kind == BATON_FAULT_KIND_LOCK_TIMEOUT ||
 	    kind == BATON_FAULT_KIND_STACK_OVERFLOW || kind == BATON_FAULT_KIND_AGENT_GONE ||
-	    kind == BATON_FAULT_KIND_AGENT_STARVED) {
+	    kind == BATON_FAULT_KIND_AGENT_STARVED || kind == BATON_FAULT_KIND_ENDLESS_LOOP) {
 		strscpy(fault->file, words->file, sizeof(fault->file));
 		strscpy(fault->message, words->message, sizeof(fault->message));
 		fault->line = words->line;

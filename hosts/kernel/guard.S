@@ -45,6 +45,7 @@ SYM_FUNC_START(baton_guard)
 	mov	%r15, 56(%r9)
 	mov	PER_CPU_VAR(rqspinlock_held_locks), %eax
 	mov	%eax, HELD_BEFORE(%r9)
+	movq	$BATON_TURNS, BATON_FRAME_TURNS(%r9)	/* and no looks */
 	CALL_NOSPEC r8
 	movq	$BATON_NO_LIMIT, PER_CPU_VAR(baton_frame + LIMIT)
 	cmpl	$0, PER_CPU_VAR(rqspinlock_held_locks)
@@ -75,24 +76,100 @@ SYM_FUNC_START(baton_unwind)
 SYM_FUNC_END(baton_unwind)
 STACK_FRAME_NON_STANDARD baton_unwind
 
+/* Calls baton_turns_look(rdi). Preserves all other registers. */
+SYM_FUNC_START_LOCAL(look)
+	push	%rax
+	push	%rcx
+	push	%rdx
+	push	%rsi
+	push	%r8
+	push	%r9
+	push	%r10
+	push	%r11
+	call	baton_turns_look
+	pop	%r11
+	pop	%r10
+	pop	%r9
+	pop	%r8
+	pop	%rsi
+	pop	%rdx
+	pop	%rcx
+	pop	%rax
+	RET
+SYM_FUNC_END(look)
+
 /*
- * Stack check. Every function of a policy in Rust that is not inlined begins with a call of it
- * (rustc -Zinstrument-mcount). It must preserve all registers; only r11 is free at the start of a
- * function. A policy that is created or destroyed runs on the stack of its task with interrupts on,
- * and no CPU has a limit for it. In that case the address shows how much of that stack is left.
+ * Stack check. Every function of a policy that is not inlined begins with a call of it (rustc
+ * -Zinstrument-mcount, clang -pg), which counts as a turn of a loop. So neither calls that return
+ * nor those at the end of a function go on without end. It must preserve all registers; only r11 is
+ * free at the start of a function. A policy that is created or destroyed runs on the stack of its
+ * task with interrupts on, and no CPU has a limit for it. In that case the address shows how much of
+ * that stack is left.
  */
 SYM_FUNC_START(baton_stack_check)
 	ANNOTATE_NOENDBR
 	cmp	PER_CPU_VAR(baton_frame + LIMIT), %rsp
 	jb	1f
+4:	decl	PER_CPU_VAR(baton_frame + BATON_FRAME_TURNS)
+	js	3f
 	RET
 1:	cmpq	$BATON_NO_LIMIT, PER_CPU_VAR(baton_frame + LIMIT)
 	jne	2f
 	mov	%rsp, %r11
 	and	$(THREAD_SIZE - 1), %r11
 	cmp	$MAKING_RESERVE, %r11
-	jb	2f
-	RET
+	jae	4b
 2:	jmp	baton_stack_overflow
+3:	push	%rdi
+	mov	8(%rsp), %rdi
+	call	look
+	pop	%rdi
+	RET
 SYM_FUNC_END(baton_stack_check)
 EXPORT_SYMBOL_GPL(baton_stack_check)
+
+/*
+ * Called by a poll in a loop (polls.awk) when no turns are left. It must preserve all registers.
+ * The call is followed by a jump back into the loop, which tells where that is.
+ */
+SYM_FUNC_START(baton_out_of_turns)
+	ANNOTATE_NOENDBR
+	push	%rdi
+	push	%rax
+	mov	16(%rsp), %rdi
+	movslq	1(%rdi), %rax
+	lea	4(%rdi, %rax), %rdi
+	pop	%rax
+	call	look
+	pop	%rdi
+	RET
+SYM_FUNC_END(baton_out_of_turns)
+EXPORT_SYMBOL_GPL(baton_out_of_turns)
+
+/*
+ * The kernel's functions on memory, as policies call them (build.sh). A large block counts as turns
+ * of a loop. rdx is its size.
+ */
+.macro ON_MEMORY name
+SYM_FUNC_START(baton_\name)
+	ANNOTATE_NOENDBR
+	cmp	$BATON_BLOCK_OF_TURN, %rdx
+	jae	1f
+	jmp	\name
+1:	mov	%rdx, %r11
+	shr	$BATON_BLOCK_OF_TURN_BITS, %r11
+	sub	%r11d, PER_CPU_VAR(baton_frame + BATON_FRAME_TURNS)
+	jns	2f
+	push	%rdi
+	mov	8(%rsp), %rdi
+	call	look
+	pop	%rdi
+2:	jmp	\name
+SYM_FUNC_END(baton_\name)
+EXPORT_SYMBOL_GPL(baton_\name)
+.endm
+
+ON_MEMORY memcpy
+ON_MEMORY memmove
+ON_MEMORY memset
+ON_MEMORY memcmp

@@ -25,6 +25,7 @@
 #include "register.h"
 
 DEFINE_PER_CPU(struct baton_frame, baton_frame);
+EXPORT_PER_CPU_SYMBOL_GPL(baton_frame);	/* policies count their turns in it */
 static DEFINE_PER_CPU(struct baton_last_words, last_words);
 static struct baton_last_words creating_words;	/* guarded by baton_control_mutex */
 static DEFINE_PER_CPU(call_single_data_t, kick_data);
@@ -70,14 +71,20 @@ void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind k
 	baton_unwind(frame);
 }
 
-static void say(const char *what)
+/* Stores the message of a fault. `ip` is the instruction at which it happened, or 0. */
+void baton_say(const char *what, unsigned long ip)
 {
 	struct baton_last_words *words = baton_last_words();
 
 	strscpy(words->message, what, sizeof(words->message));
 	words->file[0] = 0;
 	words->line = 0;
-	words->ip = 0;
+	words->ip = ip;
+}
+
+static void say(const char *what)
+{
+	baton_say(what, 0);
 }
 
 static __always_inline void take_lock(rqspinlock_t *lock)

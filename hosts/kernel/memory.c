@@ -50,7 +50,8 @@ struct baton_frame *baton_creating_frame(void)
 	return standing_still ? this_cpu_ptr(&baton_frame) : &creating_frame;
 }
 
-static struct baton_place *current_place(void)
+/* The policy of the current call; NULL if there is none. */
+struct baton_place *baton_current_place(void)
 {
 	u32 policy;
 
@@ -62,7 +63,7 @@ static struct baton_place *current_place(void)
 
 static void *allocate(size_t size, size_t align)
 {
-	struct baton_place *place = current_place();
+	struct baton_place *place = baton_current_place();
 	bool nolock = irqs_disabled();
 	unsigned long flags;
 	struct block *block;
@@ -155,6 +156,8 @@ u64 baton_make(struct baton_place *place, const void *func, const void *first, c
 
 	creating = place;
 	standing_still = irqs_disabled();
+	if (!standing_still)
+		baton_turns_begin();
 	WRITE_ONCE(creator, current);
 	result = baton_guard((void *)first, (void *)second, 0, 0, (unsigned long)func,
 			     baton_creating_frame());

@@ -75,6 +75,7 @@ static int register_version(struct baton_version *version)
 	INIT_LIST_HEAD(&place->blocks);
 	raw_res_spin_lock_init(&place->memory_lock);
 	place->memory_limit = BATON_MEMORY_LIMIT;
+	place->max_looks = BATON_MAX_LOOKS;
 	strscpy(place->name, version->ops.name, sizeof(place->name));
 	err = baton_timers_add(place);
 	if (err)
@@ -208,6 +209,8 @@ int baton_place_start(struct baton_start *arg)
 	baton_fault_clear(place);
 	baton_moves_forget(baton_place_index(place));
 	strscpy(place->options, arg->options, sizeof(place->options));
+	if (arg->turns)
+		place->max_looks = DIV_ROUND_UP(arg->turns, BATON_TURNS);
 	err = baton_begin_create(place, &creation, place->options, arg->message);
 	if (err) {
 		module_put(version->module);

@@ -44,6 +44,8 @@ struct baton_place {
 	char name[BATON_NAME_LEN];
 	char options[BATON_OPTIONS_LEN];
 	char options_before[BATON_OPTIONS_LEN];
+	/* turns.c; constant while the policy runs */
+	u32 max_looks;
 	/* upgrade.c */
 	u64 changes;
 	/* the newest is at (changes - 1) % BATON_CHANGES_KEPT */
@@ -79,6 +81,9 @@ static inline u32 baton_place_state(const struct baton_place *place)
 {
 	return baton_core_state(baton_place_index(place));
 }
+
+/* memory.c */
+struct baton_place *baton_current_place(void);
 
 /* place.c */
 struct baton_place *baton_find(const char *name);

@@ -458,6 +458,8 @@ enum baton_fault_kind {
 	BATON_FAULT_KIND_AGENT_GONE = 9,
 	// An agent of a CPU left messages unread because other tasks kept it from that CPU.
 	BATON_FAULT_KIND_AGENT_STARVED = 10,
+	// The loops of the call turned more often than the policy is granted, or for too long.
+	BATON_FAULT_KIND_ENDLESS_LOOP = 11,
 };
 
 // The head of the status mapping, one cache line.
@@ -1015,6 +1017,10 @@ struct baton_cpu_info {
 // `BATON_IOC_START`: start a registered policy.
 struct baton_start {
 	uint8_t name[BATON_NAME_LEN];
+	// Turns of loops that a call is granted, to the next multiple of 1,024; 0 for as many as at its
+	// last start, or 2^20.
+	uint32_t turns;
+	uint32_t reserved;
 	uint8_t options[BATON_OPTIONS_LEN];
 	// Out: why the policy could not be created, NUL-terminated.
 	uint8_t message[BATON_MESSAGE_LEN];
@@ -1478,7 +1484,7 @@ struct baton_policy {
 #define BATON_IOC_POLICY 0xc410ba01U
 #define BATON_IOC_FAULT 0xc208ba02U
 #define BATON_IOC_CPU 0xc040ba03U
-#define BATON_IOC_START 0xc1c0ba04U
+#define BATON_IOC_START 0xc1c8ba04U
 #define BATON_IOC_STOP 0xc0c0ba05U
 #define BATON_IOC_ASSIGN 0xc0c8ba06U
 #define BATON_IOC_TASK 0xc02cba07U
@@ -1558,6 +1564,7 @@ struct baton_policy {
 	"refusal loop", \
 	"agent gone", \
 	"agent starved", \
+	"endless loop", \
 }
 
 #define BATON_NEEDED_METHODS(X) \

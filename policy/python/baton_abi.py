@@ -176,11 +176,12 @@ FAULT_KIND_STALL = 7
 FAULT_KIND_REFUSAL_LOOP = 8
 FAULT_KIND_AGENT_GONE = 9
 FAULT_KIND_AGENT_STARVED = 10
+FAULT_KIND_ENDLESS_LOOP = 11
 IOC_CORE = 0xc028ba00
 IOC_POLICY = 0xc410ba01
 IOC_FAULT = 0xc208ba02
 IOC_CPU = 0xc040ba03
-IOC_START = 0xc1c0ba04
+IOC_START = 0xc1c8ba04
 IOC_STOP = 0xc0c0ba05
 IOC_ASSIGN = 0xc0c8ba06
 IOC_TASK = 0xc02cba07
@@ -604,6 +605,8 @@ class CpuInfo(ctypes.Structure):
 class Start(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_char * NAME_LEN),
+        ("turns", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
         ("options", ctypes.c_char * OPTIONS_LEN),
         ("message", ctypes.c_char * MESSAGE_LEN),
     ]

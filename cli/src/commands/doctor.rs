@@ -393,6 +393,25 @@ fn sysroot() -> Option<PathBuf> {
     Some(PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()))
 }
 
+/// The tools of the version of LLVM that is in rustc, which compile policies (hosts/kernel/build.sh).
+fn llvm() -> std::result::Result<String, String> {
+    let output = Command::new("rustc").arg("-vV").output();
+    let text = output
+        .map_err(|e| format!("rustc cannot be run: {e}"))?
+        .stdout;
+    let text = String::from_utf8_lossy(&text);
+    let version = text
+        .lines()
+        .find_map(|line| line.strip_prefix("LLVM version: ")?.split('.').next())
+        .ok_or("rustc does not tell its version of LLVM")?;
+    let dir = PathBuf::from(format!("/usr/lib/llvm-{version}/bin"));
+    let tools = ["clang", "llc", "llvm-dis", "llvm-link", "opt"];
+    match tools.iter().find(|tool| !dir.join(tool).exists()) {
+        None => Ok(format!("version {version}")),
+        Some(tool) => Err(format!("{} is not there", dir.join(tool).display())),
+    }
+}
+
 fn building() -> Vec<Check> {
     let headers = baton_build::headers_release();
     let headers = headers
@@ -421,6 +440,7 @@ fn building() -> Vec<Check> {
         ),
         check("kernel headers", Need::Build, headers, ROOT),
         check("compilers and tools", Need::Build, tools, ROOT),
+        check("LLVM as in rustc", Need::Build, llvm(), ROOT),
         check(
             "source of Rust's core library",
             Need::Build,

@@ -10,7 +10,9 @@
  *    fault=trap executes an instruction that is none, fault=call calls NULL, fault=jump an address
  *    that no code can have. fault=memset lets memset() write to an address that is not there.
  *    With fault=create, `create` reads one. fault=kernel gives one to a function of the kernel that
- *    takes locks, which ends the kernel.
+ *    takes locks, which ends the kernel. fault=loop turns without end, fault=crossed does so in a
+ *    loop that is entered in two places, and fault=recursion calls itself. With fault=create-loop,
+ *    `create` turns without end.
  */
 #ifdef __KERNEL__
 #include <linux/random.h>
@@ -37,6 +39,10 @@ enum mistake {
 	MISTAKE_MEMSET,
 	MISTAKE_KERNEL,
 	MISTAKE_CREATE,
+	MISTAKE_LOOP,
+	MISTAKE_CROSSED,
+	MISTAKE_RECURSION,
+	MISTAKE_CREATE_LOOP,
 };
 static const char *const mistakes[] = {
 	"",
@@ -52,6 +58,10 @@ static const char *const mistakes[] = {
 	"fault=memset",
 	"fault=kernel",
 	"fault=create",
+	"fault=loop",
+	"fault=crossed",
+	"fault=recursion",
+	"fault=create-loop",
 };
 
 /* So that the compiler does not see what is wrong. */
@@ -65,6 +75,32 @@ static noinline u64 *address(unsigned long at)
 
 /* So that the division is not left out. */
 static u64 quotient;
+
+static noinline void crossed(u64 n)
+{
+	u64 zero = 0;
+
+	OPTIMIZER_HIDE_VAR(zero);
+	if (n & 1)
+		goto middle;
+	do {
+		WRITE_ONCE(quotient, n + 1);
+middle:
+		WRITE_ONCE(quotient, n + 2);
+	} while (!zero);
+}
+
+/* What is on the stack is used after the call, so that the compiler makes no loop of it. */
+static noinline u64 recursion(u64 n)
+{
+	u64 deep[16];
+
+	memset(deep, (int)n, sizeof(deep));
+	OPTIMIZER_HIDE_VAR(n);
+	if (n == ~0ull)
+		return n;
+	return recursion(n + deep[3]) + deep[n & 15];
+}
 
 static noinline void make(enum mistake mistake)
 {
@@ -98,6 +134,17 @@ static noinline void make(enum mistake mistake)
 		break;
 	case MISTAKE_JUMP:
 		((void (*)(void))address(0x4141414141414141))();
+		break;
+	case MISTAKE_CREATE_LOOP:
+	case MISTAKE_LOOP:
+		while (!zero)
+			WRITE_ONCE(quotient, 1);
+		break;
+	case MISTAKE_CROSSED:
+		crossed(READ_ONCE(quotient));
+		break;
+	case MISTAKE_RECURSION:
+		WRITE_ONCE(quotient, recursion(zero));
 		break;
 	case MISTAKE_MEMSET:
 		memset(address(8), 1, 64 + zero);
@@ -143,7 +190,7 @@ static void *create(const struct baton_env *env)
 		for (i = 0; i < ARRAY_SIZE(mistakes); i++)
 			if (!strcmp(env->options, mistakes[i]))
 				set->mistake = i;
-		if (set->mistake == MISTAKE_CREATE)
+		if (set->mistake == MISTAKE_CREATE || set->mistake == MISTAKE_CREATE_LOOP)
 			make(set->mistake);
 	}
 	return set;

@@ -407,6 +407,10 @@ pub struct BatonCpuInfo {
 #[derive(Clone, Copy, Debug)]
 pub struct BatonStart {
     pub name: [u8; BATON_NAME_LEN],
+    /// Turns of loops that a call is granted, to the next multiple of 1,024; 0 for as many as at its
+    /// last start, or 2^20.
+    pub turns: u32,
+    pub reserved: u32,
     pub options: [u8; BATON_OPTIONS_LEN],
     /// Out: why the policy could not be created, NUL-terminated.
     pub message: [u8; BATON_MESSAGE_LEN],

@@ -255,6 +255,8 @@ pub enum BatonFaultKind {
     AgentGone = 9,
     /// An agent of a CPU left messages unread because other tasks kept it from that CPU.
     AgentStarved = 10,
+    /// The loops of the call turned more often than the policy is granted, or for too long.
+    EndlessLoop = 11,
 }
 
 /// Names of [`BatonFaultKind`], by number.
@@ -270,4 +272,5 @@ pub const BATON_FAULT_NAMES: &[&str] = &[
     "refusal loop",
     "agent gone",
     "agent starved",
+    "endless loop",
 ];

@@ -38,6 +38,7 @@ pub fn cases() -> Vec<Case> {
         case!("a lock that is never released", keeps_locks("kept-lock")),
         case!("a context that is overwritten", overwrites()),
         case!("exceptions of the processor in a policy in C", traps()),
+        case!("recursion in a policy in C", recursion_in_c()),
         case!("Schedulable dropped", stops(of_option("dropped"), yields)),
         case!("Schedulable forgotten", forgotten()),
         case!(
@@ -48,8 +49,14 @@ pub fn cases() -> Vec<Case> {
             "refused answers for ever",
             stops(of_option("loop"), affinity)
         ),
-        case!("fault in a timer callback", stops(of_option("timer"), work)),
-        case!("fault in select_task_rq", stops(of_option("select"), work)),
+        case!(
+            "fault in a timer callback",
+            stops(of_option("index,in=timer"), work)
+        ),
+        case!(
+            "fault in select_task_rq",
+            stops(of_option("index,in=select_task_rq"), work)
+        ),
         case!(
             "fault in a wakeup while a BPF program holds a lock",
             held::stays_locked()
@@ -70,22 +77,22 @@ pub fn cases() -> Vec<Case> {
         case!("a CPU that does not exist", refused("select-cpu", work)),
         case!(
             "panic while the policy is made",
-            not_made("create", "wrong.rs")
+            not_made("index,in=new", "wrong.rs")
         ),
         case!(
             "memory exhausted while the policy is made",
-            not_made("create-memory", "memory")
+            not_made("memory,in=new", "memory")
         ),
         case!(
             "recursion while the policy is made",
-            not_made("create-recursion", "the stack is used up")
+            not_made("recursion,in=new", "the stack is used up")
         ),
         case!("panic at the first task", first()),
         case!(
             "recursion while the policy is unmade",
-            unmade("drop-recursion")
+            unmade("recursion,in=drop")
         ),
-        case!("panic while the policy is unmade", unmade("drop")),
+        case!("panic while the policy is unmade", unmade("index,in=drop")),
     ]
 }
 
@@ -235,6 +242,18 @@ fn traps() -> Result<(), String> {
     check(bits & (512 | 128) == 0, || format!("tainted: {tainted}"))
 }
 
+/// Functions of a policy in C check the stack as those of one in Rust do.
+fn recursion_in_c() -> Result<(), String> {
+    baton(&["load", "faulty_c", "--options", "fault=recursion"])?;
+    hackbench(1, 20)?;
+    let said = baton(&["status"])?;
+    check(
+        said.contains("FAULT of policy faulty_c: stack overflow in pick_next_task"),
+        || said.clone(),
+    )?;
+    hackbench(1, 5)
+}
+
 /// The fault is not detected at once: the task is reported missing only when it has waited for
 /// long, and the command under `baton run` waits as long.
 fn forgotten() -> Result<(), String> {
@@ -266,7 +285,13 @@ fn forgotten() -> Result<(), String> {
 fn first() -> Result<(), String> {
     for all in [&[][..], &["--all"]] {
         let args = [
-            &["run", "-p", "faulty", "--options", "fault=first"],
+            &[
+                "run",
+                "-p",
+                "faulty",
+                "--options",
+                "fault=index,in=task_new,after=0",
+            ],
             all,
             &["--", "true"],
         ]

@@ -12,6 +12,7 @@
 //! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long;
 //! `--attributes SECONDS` those of attributes;
 //! `--hostile-agent SECONDS` a hostile agent; `--kills TIMES` agents that end under load;
+//! `--loops 1` endless loops in each method;
 //! `--upgrades TIMES` versions of a policy that replace each other in an agent under load; and
 //! `--apart SECONDS` groups of tasks that never share a core, on a machine with two CPUs for each.
 
@@ -43,6 +44,7 @@ mod held;
 mod hints;
 mod hostile;
 mod killed;
+mod loops;
 mod monitor;
 mod record;
 mod rings;
@@ -101,7 +103,7 @@ fn each_policy(
 type LongForm = fn(u64) -> Result<(), String>;
 
 /// What is run alone: its option, what it is, and the function.
-const LONG_FORMS: [(&str, &str, LongForm); 7] = [
+const LONG_FORMS: [(&str, &str, LongForm); 8] = [
     ("--hostile", "hostile clients, s", |seconds| {
         one(|| hostile::hostile(seconds))
     }),
@@ -123,6 +125,9 @@ const LONG_FORMS: [(&str, &str, LongForm); 7] = [
     ("--upgrades", "policies replaced in agents", |times| {
         one(|| agents::upgrades(times as usize))
     }),
+    ("--loops", "endless loops in each method", |_| {
+        one(loops::in_each_method)
+    }),
     ("--apart", "groups that never share a core, s", |seconds| {
         one(|| apart::stay_apart(seconds))
     }),
@@ -133,7 +138,7 @@ type Program = fn(u64) -> Result<(), String>;
 
 /// Their options. `--echo`, `--machine`, `--trespass`, `--hints` and `--cores` take other
 /// arguments.
-const PROGRAMS: [(&str, Program); 8] = [
+const PROGRAMS: [(&str, Program); 10] = [
     ("--act", |behaviour| conformance::act(behaviour as usize)),
     ("--service", crowd::service),
     ("--agent", agents::hostile_agent),
@@ -142,6 +147,8 @@ const PROGRAMS: [(&str, Program); 8] = [
     ("--due", deadlines::due),
     ("--due-in-agent", deadlines::due_in_agent),
     ("--nap", rings::nap),
+    ("--gap", loops::gap),
+    ("--ping", loops::ping),
 ];
 
 fn main() -> ExitCode {
@@ -215,6 +222,7 @@ fn main() -> ExitCode {
             "2",
             containment::cases()
                 .into_iter()
+                .chain(loops::cases())
                 .chain(cases::of_containment())
                 .collect::<Vec<_>>(),
         ),

@@ -125,7 +125,7 @@ fn a_refusal_is_no_fault() {
 
 #[test]
 fn a_policy_that_cannot_be_made() {
-    let Err(SimError::Policy(name, why)) = simulate("create") else {
+    let Err(SimError::Policy(name, why)) = simulate("index,in=new") else {
         panic!("it was made")
     };
     assert_eq!(name, "faulty");

@@ -8,35 +8,40 @@ use core::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Kinds of faults, one for each value of the option `fault`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Kinds of faults, one for each value of the option `fault`. Those up to [`Fault::KeptLock`] may
+/// happen in any method: the option `in` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub enum Fault {
-    /// Indexes an array past its end as a task wakes up.
+    /// Indexes an array past its end.
     Index,
-    /// Adds beyond the largest number as a task wakes up.
+    /// Adds beyond the largest number.
     Overflow,
-    /// Unwraps a `None` as a task wakes up.
+    /// Unwraps a `None`.
     Unwrap,
     /// Allocates until there is no memory, and frees nothing.
     Memory,
-    /// No fault: allocates all memory, and copes when there is no more ([`hoard`]).
-    Hoard,
     /// Calls itself until the stack ends.
     Recursion,
-    /// Does not return. Not for a kernel, where nothing ends it.
+    /// Turns a loop without end.
     Forever,
-    /// Kicks the CPU whose task was just preempted, so that each picked task is preempted at once.
-    Kick,
+    /// As [`Fault::Forever`], where each turn is three loops of seven turns, one in another.
+    Nested,
+    /// Two functions end with calls of each other, which need no stack.
+    Tail,
+    /// As [`Fault::Forever`], where each turn copies a block of a mebibyte.
+    Copies,
     /// Locks its queue twice.
     Deadlock,
-    /// On two CPUs, takes two locks in opposite orders ([`cycle`]).
-    Cycle,
     /// Takes more locks at once than a call may hold.
     ManyLocks,
-    /// Fails when the first task joins.
-    First,
     /// Forgets the guard of a lock, so that it is never released.
     KeptLock,
+    /// No fault: allocates all memory, and copes when there is no more ([`hoard`]).
+    Hoard,
+    /// Kicks the CPU whose task was just preempted, so that each picked task is preempted at once.
+    Kick,
+    /// On two CPUs, takes two locks in opposite orders ([`cycle`]).
+    Cycle,
     /// Answers every other pick with a task that may not run there, if there is one.
     NotAllowed,
     /// Keeps the `Schedulable` of a task that is dequeued, and answers a later pick with it.
@@ -50,24 +55,10 @@ pub enum Fault {
     /// Answers each pick with a task that may not run there, and after the refusal with the same
     /// task again.
     Loop,
-    /// As [`Fault::Index`], in a timer that it sets as a task wakes up.
-    Timer,
-    /// As [`Fault::Index`], when a CPU is chosen.
-    Select,
     /// As [`Fault::Index`], as a CPU that is going offline goes idle.
     Offline,
     /// Chooses CPU 4,000 for a task.
     SelectCpu,
-    /// As [`Fault::Index`], while the policy is created.
-    Create,
-    /// As [`Fault::Memory`], while the policy is created.
-    CreateMemory,
-    /// As [`Fault::Recursion`], while the policy is created.
-    CreateRecursion,
-    /// As [`Fault::Index`], while the policy is destroyed.
-    Drop,
-    /// As [`Fault::Recursion`], while the policy is destroyed.
-    DropRecursion,
 }
 
 impl Fault {
@@ -78,30 +69,25 @@ impl Fault {
             "overflow" => Self::Overflow,
             "unwrap" => Self::Unwrap,
             "memory" => Self::Memory,
-            "hoard" => Self::Hoard,
             "recursion" => Self::Recursion,
             "forever" => Self::Forever,
-            "kick" => Self::Kick,
+            "nested" => Self::Nested,
+            "tail" => Self::Tail,
+            "copies" => Self::Copies,
             "deadlock" => Self::Deadlock,
-            "cycle" => Self::Cycle,
-            "first" => Self::First,
             "many-locks" => Self::ManyLocks,
             "kept-lock" => Self::KeptLock,
+            "hoard" => Self::Hoard,
+            "kick" => Self::Kick,
+            "cycle" => Self::Cycle,
             "not-allowed" => Self::NotAllowed,
             "stale" => Self::Stale,
             "dropped" => Self::Dropped,
             "forgotten" => Self::Forgotten,
             "stall" => Self::Stall,
             "loop" => Self::Loop,
-            "timer" => Self::Timer,
-            "select" => Self::Select,
             "offline" => Self::Offline,
             "select-cpu" => Self::SelectCpu,
-            "create" => Self::Create,
-            "create-memory" => Self::CreateMemory,
-            "create-recursion" => Self::CreateRecursion,
-            "drop" => Self::Drop,
-            "drop-recursion" => Self::DropRecursion,
             _ => {
                 return Err(alloc::format!(
                     "there is no fault {name}: see policies/testing/faulty/src/wrong.rs"
@@ -109,6 +95,14 @@ impl Fault {
                 .into())
             }
         })
+    }
+
+    /// The method in which it happens if the option `in` names none.
+    pub fn usual_method(self) -> &'static str {
+        match self {
+            Self::Deadlock => "pick_next_task",
+            _ => "task_wakeup",
+        }
     }
 }
 
@@ -167,10 +161,44 @@ pub fn recursion(n: u64) -> u64 {
     recursion(deep[3] ^ 1) + black_box(deep)[5]
 }
 
-/// Does not return.
+/// Turns a loop without end.
 pub fn forever() {
+    while black_box(true) {}
+}
+
+/// Turns a loop without end. Its inner loops do end.
+pub fn nested() {
     while black_box(true) {
-        core::hint::spin_loop();
+        for a in 0..7_u32 {
+            for b in 0..7_u32 {
+                for c in 0..7_u32 {
+                    black_box(a ^ b ^ c);
+                }
+            }
+        }
+    }
+}
+
+static STEP: AtomicU64 = AtomicU64::new(3);
+
+/// Calls [`odd`], and that calls this function. As nothing is left to do after the call, the
+/// compiler makes a jump of it.
+#[inline(never)]
+#[allow(unconditional_recursion, reason = "it is the point")]
+pub fn even(n: u64) -> u64 {
+    odd(n.wrapping_add(STEP.load(Relaxed)))
+}
+
+#[inline(never)]
+fn odd(n: u64) -> u64 {
+    even(n.wrapping_mul(STEP.load(Relaxed)))
+}
+
+/// Copies a block without end.
+pub fn copies(from: &[u8], to: &Lock<Vec<u8>>) {
+    let mut to = to.lock();
+    while black_box(true) {
+        to.copy_from_slice(black_box(from));
     }
 }
 

@@ -66,16 +66,20 @@ baton::state!(Shared, version 2 { cpus, tasks });
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
     PreparePanic,
+    PrepareLoop,
     ConvertPanic,
+    ConvertLoop,
     ConvertRefuses,
     InitPanic,
     InitMemory,
     InitLock,
     InitRecursion,
+    InitLoop,
     TakePanic,
     TakeDeadlock,
     TakeRefuses,
     TakeRecursion,
+    TakeLoop,
     Late,
 }
 
@@ -83,16 +87,20 @@ impl Fault {
     fn from_name(name: &str) -> Result<Self, baton::Error> {
         Ok(match name {
             "prepare-panic" => Self::PreparePanic,
+            "prepare-loop" => Self::PrepareLoop,
             "convert-panic" => Self::ConvertPanic,
+            "convert-loop" => Self::ConvertLoop,
             "convert-refuses" => Self::ConvertRefuses,
             "init-panic" => Self::InitPanic,
             "init-memory" => Self::InitMemory,
             "init-lock" => Self::InitLock,
             "init-recursion" => Self::InitRecursion,
+            "init-loop" => Self::InitLoop,
             "take-panic" => Self::TakePanic,
             "take-deadlock" => Self::TakeDeadlock,
             "take-refuses" => Self::TakeRefuses,
             "take-recursion" => Self::TakeRecursion,
+            "take-loop" => Self::TakeLoop,
             "late" => Self::Late,
             _ => return Err(alloc::format!("there is no fault {name}").into()),
         })
@@ -134,6 +142,11 @@ fn fault_of(env: &Env<'_>) -> Result<Option<Fault>, baton::Error> {
     env.option("fault").map(Fault::from_name).transpose()
 }
 
+/// Turns without end.
+fn endless() {
+    while black_box(true) {}
+}
+
 /// Calls itself without end. Its data on the stack are used after the call, so that the compiler
 /// does not make a loop of it.
 #[inline(never)]
@@ -152,6 +165,9 @@ impl Upgrade for Relay {
             self.fault != Some(Fault::PreparePanic),
             "asked to panic as the state is handed on"
         );
+        if self.fault == Some(Fault::PrepareLoop) {
+            endless();
+        }
         self.shared.clone()
     }
 
@@ -167,6 +183,9 @@ impl Upgrade for Relay {
         }
         if fault == Some(Fault::InitRecursion) {
             recursion(0);
+        }
+        if fault == Some(Fault::InitLoop) {
+            endless();
         }
         if fault == Some(Fault::InitMemory) {
             let mut hoard = Vec::new();
@@ -189,6 +208,9 @@ impl Upgrade for Relay {
             fault != Some(Fault::ConvertPanic),
             "asked to panic as the state is converted"
         );
+        if fault == Some(Fault::ConvertLoop) {
+            endless();
+        }
         if fault == Some(Fault::ConvertRefuses) {
             return Err("asked to refuse the state".into());
         }
@@ -218,6 +240,9 @@ impl Upgrade for Relay {
             }
             if self.fault == Some(Fault::TakeRecursion) {
                 recursion(0);
+            }
+            if self.fault == Some(Fault::TakeLoop) {
+                endless();
             }
             if self.fault == Some(Fault::TakeRefuses) {
                 return Err("asked to refuse the queues".into());
