@@ -74,8 +74,8 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
                     "{text}\nA CPU does not return from the policy {policy}: it is at \
                     {place}"
                 ),
-                "let that loop end by itself, as nothing else ends it (docs/faults.md); the whole \
-                 log: --log FILE",
+                "let that loop end by itself, or build the policy with polls (docs/faults.md); the \
+                 whole log: --log FILE",
             ),
             None if log.is_empty() => Error::user(
                 text,

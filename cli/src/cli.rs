@@ -334,7 +334,8 @@ pub struct LoadOptions {
     /// Stall limit: a task may be queued for at most this time, in ms. [default: 10000]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(10..=3_600_000))]
     pub stall: Option<u32>,
-    /// Turns that the loops of a call are granted, 65536 to 1073741824. [default: 1048576]
+    /// Turns that the loops of a call are granted, 65536 to 1073741824. With more than the default,
+    /// the time that a call may last, 50 ms, grows in proportion. [default: 16777216]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1 << 16..=1 << 30))]
     pub turns: Option<u32>,
     /// The policy's module, if it is not in the search path.
@@ -597,6 +598,10 @@ pub struct VmRun {
     /// Arguments to add to the kernel's command line.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub append: Option<String>,
+    /// Send NMIs to a CPU that executes a module with interrupts off and does not end that, as a
+    /// machine's watchdog does. They end an endless loop of a policy that was built without polls.
+    #[arg(long)]
+    pub watchdog: bool,
     /// A file or directory to copy into the guest; without DEST into the command's directory. The
     /// libraries of a program are copied too.
     #[arg(long = "in", value_name = "FILE[:DEST]", value_parser = names::file_in)]

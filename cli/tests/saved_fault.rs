@@ -29,7 +29,7 @@ fn a_fault_in_the_kernel_stops_in_the_debugger() {
         # Alone: it takes seconds to hoard, and a CPU beside it would fill its ring before who \
         empties it can run.
         echo 0 > /sys/devices/system/cpu/cpu1/online || exit 5
-        baton load faulty --all --options fault=hoard,after=500 || exit 4
+        baton load faulty --all --turns 1073741824 --options fault=hoard,after=500 || exit 4
         baton record -p faulty -o /tmp/hoard.rec -- stress-ng --switch 2 --timeout 1s --quiet";
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("fault.rec");

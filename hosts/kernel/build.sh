@@ -50,8 +50,11 @@ elif [ "$release" = "$(uname -r)" ] && [ -e /sys/kernel/btf/vmlinux ]; then
 else
 	lacks "the types (BTF) of kernel $release are not here: neither $build/vmlinux nor, as another kernel runs, /sys/kernel/btf/vmlinux"
 fi
+without= unpolled=
 case ${BATON_WITHOUT:-} in
-'' | recording | polls) without=${BATON_WITHOUT:+-without-$BATON_WITHOUT} ;;
+'') ;;
+recording) without=-without-recording ;;
+polls) unpolled=-without-polls ;;
 *) die "BATON_WITHOUT=$BATON_WITHOUT: recording or polls (user)" ;;
 esac
 work=$cache/build/$release$without
@@ -64,10 +67,10 @@ BATON_RUSTC=$(rustc --version)
 export BATON_RUSTC
 kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
 -Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes -Zemit-stack-sizes -Cdebuginfo=line-tables-only"
-[ "$without" != -without-recording ] || kernel_flags+=" --cfg=baton_without_recording"
+[ -z "$without" ] || kernel_flags+=" --cfg=baton_without_recording"
 
-# Bytes of stack that one function may need. A function of a policy checks what its callers have
-# used, and then has its own frame beside that: see guard.S.
+# Bytes of stack that one function may need. A function of a policy in Rust checks what its callers
+# have used, and then has its own frame beside that: see guard.S. One in C does not.
 max_frame=5120
 
 # Refuses an object with a function that needs more.
@@ -75,7 +78,7 @@ small_frames() {
 	local size name
 	# The first line that awk finds: "16696 NAME". Without one, read fails.
 	read -r size name < <(
-		llvm-readelf --stack-sizes -C "$1" | awk -v max=$max_frame '$1 + 0 > max && !found++'
+		"$llvm/llvm-readelf" --stack-sizes -C "$1" | awk -v max=$max_frame '$1 + 0 > max && !found++'
 	) || return 0
 	die "the function $name needs $size bytes of stack at once, of $max_frame: keep large values in storage, or in a Box (policy)"
 }
@@ -104,13 +107,11 @@ llvm=/usr/lib/llvm-$(rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p')/bi
 
 # Where a CPU's turns are: see guard.h.
 turns=$(sed -n 's/^#define BATON_FRAME_TURNS \([0-9]*\).*/\1/p' "$here/guard.h")
-
-# Loops whose number of turns LLVM knows to have at most so many bits have no poll.
-known_turns_bits=3
+[ -n "$turns" ] || die "hosts/kernel/guard.h does not say where the turns are (Baton's own fault)"
 
 # Each function of a policy, and each loop, then uses up the call's turns (turns.c). Calls of memcpy
 # and its like do if the block is large (guard.S).
-counted=(--redefine-sym mcount=baton_stack_check --redefine-sym bcmp=memcmp)
+counted=(--redefine-sym mcount=baton_stack_check --redefine-sym bcmp=baton_bcmp)
 for name in memcpy memmove memset memcmp; do counted+=(--redefine-sym "$name=baton_$name"); done
 
 # bounded BITCODE OBJECT: compiles a policy. Loops that are entered in several places are first made
@@ -118,9 +119,9 @@ for name in memcpy memmove memset memcmp; do counted+=(--redefine-sym "$name=bat
 # source line of one of them.
 bounded() {
 	local passes=globaldce
-	[ "$without" = -without-polls ] || passes="function(fix-irreducible),place-safepoints,$passes"
+	[ -n "$unpolled" ] || passes="function(lower-switch,fix-irreducible),place-safepoints,$passes"
 	"$llvm/llvm-dis" "$1" -o - | awk -v turns="$turns" -f "$here/polls.awk" |
-		"$llvm/opt" -S -passes="$passes" -spp-no-entry -spp-no-call -spp-counted-loop-trip-width=$known_turns_bits |
+		"$llvm/opt" -S -passes="$passes" -spp-no-entry -spp-no-call -spp-all-backedges |
 		sed '/^define /s/ gc "statepoint-example"//' |
 		"$llvm/llc" -O3 -filetype=obj -relocation-model=static -code-model=kernel -function-sections -data-sections \
 			-enable-tail-merge=0 -stack-size-section -o "$2"
@@ -170,7 +171,7 @@ module() {
 	local dir=$1 log
 	shift
 	log=$dir/make.log
-	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} $([ "$without" != -without-recording ] || echo KCFLAGS=-DBATON_WITHOUT_RECORDING) "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} ${without:+KCFLAGS=-DBATON_WITHOUT_RECORDING} "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
 	# objtool cannot be told that a function changes stacks without returning
 	grep -E 'warning:|error:' "$log" | grep -v 'skipping BTF\|baton_unwind\|rust_begin_unwind\|compiler differs\|pahole version differs' >&2 || :
 }
@@ -214,8 +215,9 @@ build_agent() {
 	copy "$dir/baton_agent.ko" "$out"
 }
 
-# Generates the crate around a policy crate. The policy's functions check their stack. Those of the
-# glue do not, as they cannot recurse. Overflows are checked in both. The profile itself is that of
+# Generates the crate around a policy crate. The policy's functions check their stack, and so do those
+# that are compiled in this crate: generic ones, and what the policy marks as inline. Overflows are
+# checked in both. The profile itself is that of
 # core-lib, so that Rust's core library is built once for all.
 wrap() {
 	local policy=$1 package=$2 dir=$3 forbid=', "-Funsafe-code"' crate
@@ -239,11 +241,14 @@ wrap() {
 		codegen-units = 1
 		opt-level = 3
 		[workspace]
+		[profile.release.package.baton-module-$package]
+		rustflags = ["-Zinstrument-mcount"]
+		overflow-checks = true
 		[profile.release.package.$package]
 		overflow-checks = true
 		rustflags = ["-Zinstrument-mcount"$forbid]
 	TOML
-	for crate in "baton-module-$package" baton baton-abi baton-bridge baton-glue \
+	for crate in baton baton-abi baton-bridge baton-glue \
 		baton-message baton-seam; do
 		printf '[profile.release.package.%s]\noverflow-checks = true\n' "$crate"
 	done >>"$dir/Cargo.toml.new"
@@ -268,15 +273,16 @@ clang_flags() {
 		-mindirect-branch-* | -mrecord-mcount | -mfentry | -DCC_USING_FENTRY | -mno-fp-ret-in-387) ;;
 		-fpatchable-function-entry=* | -fmin-function-alignment=* | -fno-allow-store-data-races) ;;
 		-fzero-init-padding-bits=* | -fdiagnostics-* | -fno-stack-check | -fconserve-stack) ;;
-		-falign-jumps=* | -falign-loops=* | -fno-builtin-wcslen | -fsanitize=* | -fno-strict-overflow | -pg) ;;
+		-falign-jumps=* | -falign-loops=* | -fomit-frame-pointer | -fsanitize=* | -fasan-* | -fplugin* | -fno-strict-overflow | -pg) ;;
 		-Wvla-* | -Wp,* | -c | -DKBUILD_BASENAME=*) ;;
 		-I/*) flags+=(-isystem "${flag#-I}") ;;
 		-D* | -I* | -f* | -m* | -O* | -g* | -std=* | -nostdinc) flags+=("${flag//\'/}") ;;
 		esac
 		next=
 	done
-	flags+=(-pg -fsanitize=array-bounds,shift,signed-integer-overflow -fsanitize-trap=all -fno-sanitize-merge
-		-DKBUILD_BASENAME="\"policy\"" -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Werror=vla)
+	[ ${#flags[@]} -gt 0 ] || die "kbuild does not say how it compiles C: $dir/.policy_module.o.cmd (Baton's own fault)"
+	flags+=(-fsanitize=array-bounds,shift-exponent,signed-integer-overflow -fsanitize-trap=all -fno-sanitize-merge
+		-DKBUILD_BASENAME="\"policy\"" -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Werror=vla -Werror=alloca)
 }
 
 # c_bitcode DIR NAME OUT FILE...: compiles a policy in C.
@@ -307,7 +313,7 @@ build_policy() {
 		mapfile -t headers < <(cd "$policy" && compgen -G './*.h')
 		[ ${#sources[@]} -gt 0 ] || die "$policy has neither a Cargo.toml nor a C file (user)"
 	fi
-	dir=$work/policy-$name
+	dir=$work/policy-$name$unpolled
 	local core=$work/core
 	[ -e "$core/Module.symvers" ] || build_core "$out"
 	copy "$here/policy_module.c" "$here/register.h" "$top"/policy/c/*.h "$dir"
@@ -317,6 +323,7 @@ build_policy() {
 		code=$dir/c.bc
 		c_bitcode "$dir" "$name" "$code" "${sources[@]#./}"
 		bounded "$code" "$dir/policy_code.raw"
+		max_frame=1024
 	else
 		wrap "$policy" "$package" "$dir/wrapper"
 		# Cargo takes a library that it has built before for another checkout, and leaves this file.

@@ -27,7 +27,7 @@ struct baton_version;		/* place.h */
 
 /*
  * Per-CPU state to leave a policy. Only its CPU uses it, with interrupts off. guard.S depends on
- * the layout up to `looks`.
+ * the layout up to `seen`.
  */
 struct baton_frame {
 	u64 sp;			/* stack pointer at the entry of the current call */
@@ -41,7 +41,8 @@ struct baton_frame {
 	s32 held_before;
 	/* of loops, until turns.c looks at the call */
 	s32 turns __aligned(8);
-	u32 looks;		/* of turns.c at the current call */
+	u32 looks : 24;		/* of turns.c at the current call */
+	u32 seen : 8;		/* by NMIs: the current call (nmi.c) */
 	u64 looked;		/* time of the last one, ns (local_clock) */
 	u64 lasted;		/* between them, ns */
 	const struct baton_cpu_state *cpu;	/* state of this CPU in the rules */
@@ -78,11 +79,18 @@ int baton_traps_init(void);
 void baton_traps_exit(void);
 void baton_traps_add(struct module *module);
 void baton_traps_remove(const struct module *module);
+bool baton_traps_in_policy(struct pt_regs *regs);
+bool baton_traps_end(struct pt_regs *regs);
 void __noreturn baton_trapped(void);
+
+/* nmi.c */
+int baton_nmi_init(void);
+void baton_nmi_exit(void);
 
 /* turns.c */
 void baton_turns_begin(void);
 void baton_turns_look(unsigned long ip);
+u64 baton_turns_limit_ns(void);
 
 /* host.c */
 void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind kind);

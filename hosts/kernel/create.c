@@ -69,7 +69,9 @@ void baton_describe_panic(char *text, size_t size)
 {
 	const struct baton_last_words *words = baton_creating_last_words();
 
-	if (words->line)
+	if (baton_creating_frame()->ended_by == BATON_FAULT_KIND_ENDLESS_LOOP)
+		scnprintf(text, size, "%s, at %pS", words->message, (void *)words->ip);
+	else if (words->line)
 		scnprintf(text, size, "%s, %s:%u", words->message, words->file, words->line);
 	else
 		scnprintf(text, size, "%s", words->message);

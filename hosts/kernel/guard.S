@@ -45,7 +45,7 @@ SYM_FUNC_START(baton_guard)
 	mov	%r15, 56(%r9)
 	mov	PER_CPU_VAR(rqspinlock_held_locks), %eax
 	mov	%eax, HELD_BEFORE(%r9)
-	movq	$BATON_TURNS, BATON_FRAME_TURNS(%r9)	/* and no looks */
+	movq	$BATON_TURNS, BATON_FRAME_TURNS(%r9)	/* and no looks, not seen */
 	CALL_NOSPEC r8
 	movq	$BATON_NO_LIMIT, PER_CPU_VAR(baton_frame + LIMIT)
 	cmpl	$0, PER_CPU_VAR(rqspinlock_held_locks)
@@ -99,8 +99,8 @@ SYM_FUNC_START_LOCAL(look)
 SYM_FUNC_END(look)
 
 /*
- * Stack check. Every function of a policy that is not inlined begins with a call of it (rustc
- * -Zinstrument-mcount, clang -pg), which counts as a turn of a loop. So neither calls that return
+ * Stack check. Every function of a policy in Rust that is not inlined begins with a call of it
+ * (rustc -Zinstrument-mcount), which counts as a turn of a loop. So neither calls that return
  * nor those at the end of a function go on without end. It must preserve all registers; only r11 is
  * free at the start of a function. A policy that is created or destroyed runs on the stack of its
  * task with interrupts on, and no CPU has a limit for it. In that case the address shows how much of
@@ -173,3 +173,4 @@ ON_MEMORY memcpy
 ON_MEMORY memmove
 ON_MEMORY memset
 ON_MEMORY memcmp
+ON_MEMORY bcmp

@@ -10,7 +10,7 @@
 #define BATON_BLOCK_OF_TURN_BITS 12
 #define BATON_BLOCK_OF_TURN (1 << BATON_BLOCK_OF_TURN_BITS)	/* bytes that count as a turn */
 #define BATON_TURNS 1024	/* turns of loops until a call is looked at (turns.c) */
-#define BATON_MAX_LOOKS 1024	/* so a call is granted 2^20 turns */
+#define BATON_MAX_LOOKS (1 << 14)	/* so a call is granted 2^24 turns */
 #define BATON_NO_LIMIT _AC(~0, UL)	/* `limit` of a CPU that is not in a call */
 
 #endif

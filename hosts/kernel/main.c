@@ -34,9 +34,12 @@ static int __init baton_init(void)
 	err = baton_traps_init();
 	if (err)
 		goto free;
-	err = baton_interrupts_init();
+	err = baton_nmi_init();
 	if (err)
 		goto no_traps;
+	err = baton_interrupts_init();
+	if (err)
+		goto no_nmi;
 	err = baton_flight_init();
 	if (err)
 		goto no_interrupts;
@@ -62,6 +65,8 @@ no_flight:
 	baton_flight_exit();
 no_interrupts:
 	baton_interrupts_exit();
+no_nmi:
+	baton_nmi_exit();
 no_traps:
 	baton_traps_exit();
 free:
@@ -87,6 +92,7 @@ static void __exit baton_exit(void)
 	baton_cgroup_exit();
 	baton_interrupts_exit();
 	baton_memory_exit();
+	baton_nmi_exit();
 	baton_traps_exit();
 	vfree(slots);
 	vfree(cpus);

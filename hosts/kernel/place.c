@@ -201,6 +201,8 @@ int baton_place_start(struct baton_start *arg)
 	place = baton_find(arg->name);
 	if (!place)
 		return -ENOENT;
+	if (arg->turns && (arg->turns < BATON_TURNS_MIN || arg->turns > BATON_TURNS_MAX))
+		return -ERANGE;
 	if (baton_place_state(place) != BATON_POLICY_STATE_REGISTERED)
 		return -EBUSY;
 	version = place->active;

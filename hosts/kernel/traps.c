@@ -9,6 +9,8 @@
  * left at once then, the oops is not printed, and the kernel goes on where the registers of the
  * exception say, which is baton_trapped().
  *
+ * An NMI that finds an endless loop ends the call in the same way (nmi.c).
+ *
  * The code of a policy's own module is covered, and the kernel's functions on memory and strings if
  * the policy calls them directly. Other functions of the kernel may hold locks of their own.
  */
@@ -16,6 +18,7 @@
 #include <linux/kdebug.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
+#include <linux/preempt.h>
 #include <linux/ptrace.h>
 #include <asm/page.h>
 #include <asm/processor.h>
@@ -132,6 +135,38 @@ static void divert(struct pt_regs *regs, const struct trap *trap)
 	regs->ip = (unsigned long)baton_trapped;
 }
 
+/* Do these registers, of an NMI, belong to a policy's own code in a call with interrupts off? */
+bool baton_traps_in_policy(struct pt_regs *regs)
+{
+	return !user_mode(regs) && !(regs->flags & X86_EFLAGS_IF) && in_call(regs->flags) &&
+	       is_policy(regs->ip);
+}
+
+/*
+ * Ends the call with these registers, for which the above holds, as one that does not end. NMI.
+ * Returns false if that cannot be done now.
+ *
+ * Without FRED, the kernel returns from an NMI by a copy of the frame, which is behind the registers
+ * (asm_exc_nmi in arch/x86/entry/entry_64.S). The copy differs if another NMI has come meanwhile.
+ */
+bool baton_traps_end(struct pt_regs *regs)
+{
+	struct trap trap = { .ip = regs->ip, .vector = X86_TRAP_NMI };
+	unsigned long *frame = (unsigned long *)(regs + 1);
+
+	if (cpu_feature_enabled(X86_FEATURE_FRED)) {
+		divert(regs, &trap);
+		return true;
+	}
+	if (!in_nmi() || frame[0] != regs->ip || frame[1] != regs->cs || frame[2] != regs->flags ||
+	    frame[3] != regs->sp)
+		return false;
+	*this_cpu_ptr(&trap_here) = trap;
+	frame[0] = (unsigned long)baton_trapped;
+	frame[2] &= ~(X86_EFLAGS_DF | X86_EFLAGS_AC);
+	return true;
+}
+
 static void notrace noinline nothing(void)
 {
 }
@@ -201,6 +236,10 @@ void __noreturn baton_trapped(void)
 	const struct trap *trap = irqs_disabled() ? this_cpu_ptr(&trap_here) : &creating_trap;
 	struct baton_last_words *words = baton_last_words();
 
+	if (trap->vector == X86_TRAP_NMI) {
+		baton_say("the call did not end, and was interrupted", trap->ip);
+		baton_abandon(baton_current_frame(), BATON_FAULT_KIND_ENDLESS_LOOP);
+	}
 	words->line = 0;
 	words->file[0] = 0;
 	words->ip = trap->ip;

@@ -16,7 +16,7 @@
 
 // Version of everything in this crate. A policy module built for another version is refused at
 // registration.
-#define BATON_ABI 6
+#define BATON_ABI 7
 
 // Longest name of a policy, with the terminating NUL.
 #define BATON_NAME_LEN 32
@@ -83,6 +83,12 @@
 
 // Maximum number of cgroups that belong to policies.
 #define BATON_MAX_RULES 64
+
+// The limits of the turns in `baton_start`.
+#define BATON_TURNS_MIN (1 << 16)
+
+// See `BATON_TURNS_MIN`.
+#define BATON_TURNS_MAX (1 << 30)
 
 // Number of places at which refused changes are counted.
 #define BATON_REFUSED_PLACES 256
@@ -1017,8 +1023,8 @@ struct baton_cpu_info {
 // `BATON_IOC_START`: start a registered policy.
 struct baton_start {
 	uint8_t name[BATON_NAME_LEN];
-	// Turns of loops that a call is granted, to the next multiple of 1,024; 0 for as many as at its
-	// last start, or 2^20.
+	// Turns of loops that a call is granted, `BATON_TURNS_MIN` to `BATON_TURNS_MAX`; 0 for as
+	// many as at its last start, or 2^24.
 	uint32_t turns;
 	uint32_t reserved;
 	uint8_t options[BATON_OPTIONS_LEN];

@@ -38,6 +38,56 @@ pub fn ask_where(name: &str) -> bool {
         .unwrap_or(false)
 }
 
+/// Sends NMIs to a guest while a CPU executes a module with interrupts off and does not end that, as a
+/// watchdog of a machine does.
+pub struct Watchdog<'a> {
+    name: &'a str,
+    monitor: Option<Monitor>,
+    /// The CPUs that did so at the last look.
+    before: Vec<bool>,
+}
+
+impl<'a> Watchdog<'a> {
+    /// A watchdog for the guest with this socket.
+    pub fn new(name: &'a str) -> Self {
+        Self {
+            name,
+            monitor: None,
+            before: Vec::new(),
+        }
+    }
+
+    /// Looks at the CPUs. Each look stops the guest for some ms. A guest that does not answer, as
+    /// one that ends, is left alone.
+    pub fn look(&mut self) {
+        if self.try_look().is_err() {
+            self.monitor = None;
+            self.before.clear();
+        }
+    }
+
+    fn try_look(&mut self) -> std::io::Result<()> {
+        let monitor = match &mut self.monitor {
+            Some(monitor) => monitor,
+            none => none.insert(Monitor::open(self.name)?),
+        };
+        let now: Vec<bool> = monitor
+            .states()?
+            .into_iter()
+            .map(|state| state.in_module && state.closed)
+            .collect();
+        if now
+            .iter()
+            .zip(&self.before)
+            .any(|(now, before)| *now && *before)
+        {
+            monitor.say(r#"{"execute":"inject-nmi"}"#)?;
+        }
+        self.before = now;
+        Ok(())
+    }
+}
+
 struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {
@@ -63,12 +113,20 @@ impl Monitor {
         }
     }
 
+    fn states(&mut self) -> std::io::Result<Vec<State>> {
+        let text =
+            self.say(r#"{"execute":"human-monitor-command","arguments":{"command-line":"info registers -a"}}"#)?;
+        Ok(states(&text))
+    }
+
     fn ask_where(&mut self) -> std::io::Result<bool> {
         let mut stuck: Option<Vec<bool>> = None;
         for _ in 0..LOOKS {
-            let text =
-                self.say(r#"{"execute":"human-monitor-command","arguments":{"command-line":"info registers -a"}}"#)?;
-            let now = closed(&text);
+            let states = self.states()?;
+            let now: Vec<bool> = states
+                .iter()
+                .map(|one| one.in_module || one.closed)
+                .collect();
             let both = |before: Vec<bool>| before.iter().zip(&now).map(|(a, b)| *a && *b).collect();
             stuck = Some(stuck.map_or(now.clone(), both));
             std::thread::sleep(APART);
@@ -81,9 +139,17 @@ impl Monitor {
     }
 }
 
-/// For each CPU, whether it executes a module, or has interrupts off and does not sleep. The input
-/// is QEMU's list of registers.
-fn closed(registers: &str) -> Vec<bool> {
+/// What a CPU does that does not sleep. One that sleeps does neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    /// It executes a module.
+    in_module: bool,
+    /// It has interrupts off.
+    closed: bool,
+}
+
+/// The states of the CPUs. The input is QEMU's list of registers.
+fn states(registers: &str) -> Vec<State> {
     let number = |text: &str, name: &str| {
         let at = text.find(name)? + name.len();
         let digits = text[at..].split(|c: char| !c.is_ascii_hexdigit()).next()?;
@@ -96,8 +162,11 @@ fn closed(registers: &str) -> Vec<bool> {
             number(text, "RFL="),
             number(text, "HLT="),
         );
-        let in_module = place.is_some_and(|place| place >= MODULES);
-        sleeps == Some(0) && (in_module || flags.is_some_and(|flags| flags & INTERRUPTS == 0))
+        let is_awake = sleeps == Some(0);
+        State {
+            in_module: is_awake && place.is_some_and(|place| place >= MODULES),
+            closed: is_awake && flags.is_some_and(|flags| flags & INTERRUPTS == 0),
+        }
     })
     .collect()
 }
@@ -115,16 +184,18 @@ mod tests {
             )
         };
         let in_kernel = |flags| cpu("ffffffff81000000", flags, 0);
+        let state = |in_module, closed| State { in_module, closed };
         assert_eq!(
-            closed(&(in_kernel("00000246") + &in_kernel("00000046"))),
-            [false, true]
+            states(&(in_kernel("00000246") + &in_kernel("00000046"))),
+            [state(false, false), state(false, true)]
         );
-        assert_eq!(closed(&cpu("ffffffffc0401000", "00000246", 0)), [true]);
+        let in_module = cpu("ffffffffc0401000", "00000246", 0);
+        assert_eq!(states(&in_module), [state(true, false)]);
         assert_eq!(
-            closed(&cpu("ffffffff81000000", "00000046", 1)),
-            [false],
+            states(&cpu("ffffffff81000000", "00000046", 1)),
+            [state(false, false)],
             "it is offline"
         );
-        assert_eq!(closed("nothing"), []);
+        assert_eq!(states("nothing"), []);
     }
 }

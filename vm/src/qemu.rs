@@ -110,6 +110,8 @@ pub struct Machine<'a> {
     /// [`Accelerator::Icount`] always uses a serial port. Otherwise the channel is virtio, which is
     /// faster.
     pub serial_control: bool,
+    /// Has NMIs from outside reach all CPUs, and lets the kernel survive one that nobody takes.
+    pub watchdog: bool,
     /// Name of the socket for inspecting the guest from outside.
     pub monitor: &'a str,
 }
@@ -123,11 +125,16 @@ pub struct Machine<'a> {
 ///   to run;
 /// - `tsc=reliable`: on a busy host the clock watchdog would blame the time stamp counter;
 /// - `cryptomgr.notests`: saves half a second of boot time;
-/// - `unknown_nmi_panic`, `panic_sys_info=all_bt`: an NMI makes a hanging guest print where it is.
+/// - `panic_sys_info=all_bt`: a panic prints where all CPUs are.
 const KERNEL_ARGS: &str =
     "console=ttyS0 panic=-1 oops=panic loglevel=7 mitigations=off nokaslr random.trust_cpu=on \
-     tsc=reliable \
-                           cryptomgr.notests unknown_nmi_panic panic_sys_info=all_bt";
+     tsc=reliable cryptomgr.notests panic_sys_info=all_bt";
+
+/// How the kernel takes NMIs: it panics, so that a hanging guest prints where it is.
+const NMI: &str = "unknown_nmi_panic";
+
+/// With a watchdog: on all CPUs, not only on the first.
+const NMI_OF_WATCHDOG: &str = "apic_extnmi=all";
 
 /// Builds the arguments of `qemu-system-x86_64` for a machine.
 pub fn arguments(m: &Machine) -> Vec<String> {
@@ -227,12 +234,16 @@ pub fn arguments(m: &Machine) -> Vec<String> {
     }
     args.extend(monitor::arguments(m.monitor));
     let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
+    let nmi = if m.watchdog { NMI_OF_WATCHDOG } else { NMI };
     add("-kernel", m.kernel.display().to_string());
     add("-initrd", m.initrd.display().to_string());
     add(
         "-append",
-        [&[KERNEL_ARGS.to_owned()], m.kernel_args]
-            .concat()
+        [KERNEL_ARGS, nmi]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(m.kernel_args.iter().cloned())
+            .collect::<Vec<_>>()
             .join(" "),
     );
     args
@@ -316,6 +327,7 @@ mod tests {
             console: path("/c"),
             control: path("/x"),
             serial_control: false,
+            watchdog: false,
             monitor: "m",
         };
         arguments(&machine).join(" ")
@@ -337,7 +349,7 @@ mod tests {
                 "-smp cpus=3,sockets=1,cores=3,threads=1",
                 "-m 1000",
                 "-kernel /k -initrd /i -append console=ttyS0 panic=-1 oops=panic",
-                "cryptomgr.notests unknown_nmi_panic panic_sys_info=all_bt isolcpus=1",
+                "cryptomgr.notests panic_sys_info=all_bt unknown_nmi_panic isolcpus=1",
                 "-chardev file,id=console,path=/c -serial chardev:console -chardev stdio,id=output",
                 "-chardev file,id=control,path=/x",
             ],

@@ -83,6 +83,9 @@ pub struct Vm {
     pub kernel: Option<Kernel>,
     /// Additions to the kernel's command line.
     pub kernel_args: Vec<String>,
+    /// Whether a CPU that executes a module with interrupts off and does not end that gets NMIs, as
+    /// from a machine's watchdog. Default false.
+    pub watchdog: bool,
     /// Timeout on this machine's clock, boot included. Default 5 minutes.
     pub timeout: Duration,
     /// Whether a run succeeds in spite of complaints in the kernel's log. Default false.
@@ -104,6 +107,7 @@ impl Default for Vm {
             files_out: Vec::new(),
             kernel: None,
             kernel_args: Vec::new(),
+            watchdog: false,
             timeout: Duration::from_secs(300),
             tolerate_complaints: false,
         }
@@ -206,6 +210,7 @@ impl Vm {
             console: &path_of(&console),
             control: &path_of(&control),
             serial_control: self.kernel.is_some(),
+            watchdog: self.watchdog,
             monitor: &monitor,
         });
         let (end, captured) = self.supervise(spawn(&arguments)?, &monitor, output)?;
@@ -325,6 +330,8 @@ impl Vm {
                 let _ = stderr.read_to_end(&mut text);
                 String::from_utf8_lossy(&text).into_owned()
             });
+            let mut watchdog = self.watchdog.then(|| monitor::Watchdog::new(monitor));
+            let mut turns = 0_u32;
             let status = loop {
                 if let Some(status) = qemu.try_wait().doing(|| "waiting for QEMU".into())? {
                     break Some(status);
@@ -339,6 +346,10 @@ impl Vm {
                     break None;
                 }
                 std::thread::sleep(Duration::from_millis(10));
+                turns = turns.wrapping_add(1);
+                if let Some(watchdog) = watchdog.as_mut().filter(|_| turns.is_multiple_of(10)) {
+                    watchdog.look();
+                }
             };
             let messages = messages.join().expect("reading does not panic");
             let forwarded = forward.join().expect("the output's write does not panic");

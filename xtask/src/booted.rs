@@ -3,7 +3,7 @@
 //! in parallel.
 
 use crate::{
-    clients, kernels,
+    clients, kernels, matrix,
     steps::{cannot_run, cargo},
     Result,
 };
@@ -94,6 +94,7 @@ pub const PROGRAM: &str = "/usr/bin/baton-booted";
 pub fn all(root: &Path) -> Result {
     let built = Built::new(root)?;
     let mut jobs = guests(&built, "1", "");
+    jobs.push(without_polls(&built));
     for release in kernels::flavours(root)? {
         let name = format!("kernel {release}");
         let built = &built;
@@ -136,6 +137,30 @@ fn guests<'a>(built: &'a Built<'_>, repeat: &'a str, word: &'a str) -> Vec<Job<'
         }
     };
     GUESTS.iter().map(job).collect()
+}
+
+/// Endless loops of policies without polls, which NMIs end.
+fn without_polls<'a>(built: &'a Built<'_>) -> Job<'a> {
+    let machine = [ICOUNT, "--timeout", "1200", "--cpus", "2", "--watchdog"];
+    let policies = ["faulty", "faulty_c", "wfq"];
+    let mut command = built.guest(&machine, &policies, &[PROGRAM, "--without-polls", "1"]);
+    command.env("BATON_WITHOUT", "polls");
+    Job {
+        name: "policies without polls".into(),
+        run: Box::new(move || tested("policies without polls", command)),
+    }
+}
+
+/// `cargo xtask loops`: endless loops in each method, and in policies without polls.
+pub fn loops(root: &Path) -> Result {
+    let built = Built::new(root)?;
+    let machine = [ICOUNT, "--timeout", "3600", "--cpus", "2"];
+    let command = built.guest(&machine, &matrix::POLICIES, &[PROGRAM, "--loops", "1"]);
+    let job = Job {
+        name: "endless loops".into(),
+        run: Box::new(move || tested("endless loops", command)),
+    };
+    judged(&side_by_side(vec![job, without_polls(&built)]))
 }
 
 /// `cargo xtask hostile SECONDS`: runs hostile clients of hint queues under load for that long, by
@@ -367,7 +392,7 @@ pub struct Job<'a> {
 pub struct Done {
     pub name: String,
     pub end: Result<String>,
-    seconds: f64,
+    pub seconds: f64,
 }
 
 /// Runs all jobs, as many at a time as this machine has CPUs, and returns their results in the

@@ -12,6 +12,7 @@ mod header;
 mod kernels;
 mod language;
 mod linked;
+mod matrix;
 mod pages;
 mod proofs;
 mod python;
@@ -39,6 +40,8 @@ usage: cargo xtask COMMAND
            1500 hogs of a user's in a booted kernel, so long, beside a service under a policy
   agents SECONDS TIMES
            a hostile agent in a booted kernel, so long, with load beside it, and so many that end
+  loops    endless loops in each method of a policy, and in policies without polls
+  matrix   the whole matrix of faults in booted kernels; writes the table of docs/faults.md
   flavours
            the other flavours of the root's kernel, tried briefly
   kernels  fetches the kernels of Debian's archive, tries each, and writes the table of \
@@ -64,6 +67,8 @@ fn main() -> ExitCode {
             ["programs", times] => Box::new(move |root| language::programs(root, times)),
             ["header"] => Box::new(header::write),
             ["kernels"] => Box::new(kernels::all),
+            ["matrix"] => Box::new(matrix::whole),
+            ["loops"] => Box::new(booted::loops),
             ["flavours"] => Box::new(kernels::all_flavours),
             ["figures"] => Box::new(figures::write),
             ["booted"] => Box::new(|root| booted::some(root, "1", "")),

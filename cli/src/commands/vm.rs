@@ -52,6 +52,7 @@ pub fn run(args: &VmRun) -> Result<ExitCode> {
         timeout: Duration::from_secs(args.timeout),
         kernel,
         kernel_args: args.append.iter().cloned().collect(),
+        watchdog: args.watchdog,
         ..Default::default()
     };
     match program {

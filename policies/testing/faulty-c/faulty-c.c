@@ -4,15 +4,15 @@
  *
  * 1. All tasks wait in one set. A CPU runs the next task that may run there, in the order of slots.
  * 2. Each call leaves garbage in the context's fields about the task and the CPU, and in its kicks.
- * 3. With an option, a pick does what the processor refuses. fault=null and fault=write read and write
- *    an address that is not there, fault=wild one of the kernel's, fault=noncanonical one that no
- *    memory can have. fault=readonly writes what can only be read. fault=divide divides by zero.
- *    fault=trap executes an instruction that is none, fault=call calls NULL, fault=jump an address
- *    that no code can have. fault=memset lets memset() write to an address that is not there.
- *    With fault=create, `create` reads one. fault=kernel gives one to a function of the kernel that
- *    takes locks, which ends the kernel. fault=loop turns without end, fault=crossed does so in a
- *    loop that is entered in two places, and fault=recursion calls itself. With fault=create-loop,
- *    `create` turns without end.
+ * 3. With an option, a method does what it must not: the `after`-th call (0) of pick_next_task, or
+ *    of the method that the option `in` names, and each call after that. fault=null and fault=write
+ *    read and write an address that is not there, fault=wild one of the kernel's,
+ *    fault=noncanonical one that no memory can have. fault=readonly writes what can only be read.
+ *    fault=divide divides by zero. fault=trap executes an instruction that is none, fault=call calls
+ *    NULL, fault=jump an address that no code can have. fault=memset lets memset() write to an
+ *    address that is not there. fault=index is beyond the end of an array. fault=loop turns without
+ *    end, and fault=crossed does so in a loop that is entered in two places. fault=kernel gives a wrong address to a function of the kernel that takes locks, which
+ *    ends the kernel.
  */
 #ifdef __KERNEL__
 #include <linux/random.h>
@@ -37,31 +37,14 @@ enum mistake {
 	MISTAKE_CALL,
 	MISTAKE_JUMP,
 	MISTAKE_MEMSET,
-	MISTAKE_KERNEL,
-	MISTAKE_CREATE,
+	MISTAKE_INDEX,
 	MISTAKE_LOOP,
 	MISTAKE_CROSSED,
-	MISTAKE_RECURSION,
-	MISTAKE_CREATE_LOOP,
+	MISTAKE_KERNEL,
 };
 static const char *const mistakes[] = {
-	"",
-	"fault=null",
-	"fault=write",
-	"fault=wild",
-	"fault=noncanonical",
-	"fault=readonly",
-	"fault=divide",
-	"fault=trap",
-	"fault=call",
-	"fault=jump",
-	"fault=memset",
-	"fault=kernel",
-	"fault=create",
-	"fault=loop",
-	"fault=crossed",
-	"fault=recursion",
-	"fault=create-loop",
+	"",	"null",	  "write",  "wild",  "noncanonical", "readonly", "divide",    "trap",
+	"call", "jump",	  "memset", "index", "loop",	     "crossed",	 "kernel",
 };
 
 /* So that the compiler does not see what is wrong. */
@@ -90,25 +73,12 @@ middle:
 	} while (!zero);
 }
 
-/* What is on the stack is used after the call, so that the compiler makes no loop of it. */
-static noinline u64 recursion(u64 n)
-{
-	u64 deep[16];
-
-	memset(deep, (int)n, sizeof(deep));
-	OPTIMIZER_HIDE_VAR(n);
-	if (n == ~0ull)
-		return n;
-	return recursion(n + deep[3]) + deep[n & 15];
-}
-
 static noinline void make(enum mistake mistake)
 {
 	u64 zero = 0;
 
 	OPTIMIZER_HIDE_VAR(zero);
 	switch (mistake) {
-	case MISTAKE_CREATE:
 	case MISTAKE_NULL:
 		READ_ONCE(*address(0x18));
 		break;
@@ -135,16 +105,15 @@ static noinline void make(enum mistake mistake)
 	case MISTAKE_JUMP:
 		((void (*)(void))address(0x4141414141414141))();
 		break;
-	case MISTAKE_CREATE_LOOP:
+	case MISTAKE_INDEX:
+		WRITE_ONCE(quotient, (u64)mistakes[ARRAY_SIZE(mistakes) + zero][0]);
+		break;
 	case MISTAKE_LOOP:
 		while (!zero)
 			WRITE_ONCE(quotient, 1);
 		break;
 	case MISTAKE_CROSSED:
 		crossed(READ_ONCE(quotient));
-		break;
-	case MISTAKE_RECURSION:
-		WRITE_ONCE(quotient, recursion(zero));
 		break;
 	case MISTAKE_MEMSET:
 		memset(address(8), 1, 64 + zero);
@@ -161,7 +130,10 @@ static noinline void make(enum mistake mistake)
 
 struct set {
 	rqspinlock_t lock;
-	enum mistake mistake;	/* of a pick */
+	enum mistake mistake;
+	char method[32];	/* of the mistake */
+	u64 after;	/* its calls before the mistake */
+	u64 calls;	/* so far; those at the same time may count as one */
 	u32 size;	/* slots */
 	/* no task is at or beyond this slot; guarded by the lock, as are the fields below */
 	u32 used;
@@ -178,26 +150,58 @@ static void scribble(struct baton_ctx *ctx)
 	memset(ctx->kicks, 0x7e, sizeof(ctx->kicks));
 }
 
+/* Every method begins with this. */
+static void reach(struct set *set, const char *method)
+{
+	if (!set->mistake || strcmp(set->method, method))
+		return;
+	if (READ_ONCE(set->calls) < set->after)
+		WRITE_ONCE(set->calls, set->calls + 1);
+	else
+		make(set->mistake);
+}
+
+/* Copies the value of an option, with a name as "in="; `value` stays if there is none. */
+static void option(const char *options, const char *name, char *value, size_t size)
+{
+	const char *at = strstr(options, name);
+	size_t i;
+
+	if (!at || (at != options && at[-1] != ','))
+		return;
+	at += strlen(name);
+	for (i = 0; i + 1 < size && at[i] && at[i] != ','; i++)
+		value[i] = at[i];
+	value[i] = 0;
+}
+
 static void *create(const struct baton_env *env)
 {
 	struct set *set =
 		baton_host_alloc(struct_size(set, tokens, env->max_tasks), __alignof__(struct set));
+	char fault[16] = "", after[8] = "0", *digit;
 	u32 i;
 
-	if (set) {
-		memset(set, 0, struct_size(set, tokens, env->max_tasks));
-		set->size = env->max_tasks;
-		for (i = 0; i < ARRAY_SIZE(mistakes); i++)
-			if (!strcmp(env->options, mistakes[i]))
-				set->mistake = i;
-		if (set->mistake == MISTAKE_CREATE || set->mistake == MISTAKE_CREATE_LOOP)
-			make(set->mistake);
-	}
+	if (!set)
+		return NULL;
+	memset(set, 0, struct_size(set, tokens, env->max_tasks));
+	set->size = env->max_tasks;
+	memcpy(set->method, "pick_next_task", sizeof("pick_next_task"));
+	option(env->options, "in=", set->method, sizeof(set->method));
+	option(env->options, "fault=", fault, sizeof(fault));
+	option(env->options, "after=", after, sizeof(after));
+	for (digit = after; *digit >= '0' && *digit <= '9'; digit++)
+		set->after = set->after * 10 + *digit - '0';
+	for (i = 0; i < ARRAY_SIZE(mistakes); i++)
+		if (!strcmp(fault, mistakes[i]))
+			set->mistake = i;
+	reach(set, "create");
 	return set;
 }
 
 static void destroy(void *this)
 {
+	reach(this, "destroy");
 	baton_host_free(this);
 }
 
@@ -206,6 +210,7 @@ static u64 select_task_rq(void *this, struct baton_ctx *ctx, const struct baton_
 {
 	u64 cpu = (u32)wake->prev_cpu;
 
+	reach(this, "select_task_rq");
 	scribble(ctx);
 	return cpu;
 }
@@ -229,8 +234,7 @@ static u64 pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const stru
 	u64 token = BATON_PICK_NONE;
 	u32 i;
 
-	if (set->mistake)
-		make(set->mistake);
+	reach(set, "pick_next_task");
 	baton_host_lock(&set->lock);
 	for (i = 0; i < set->used && !token; i++) {
 		u32 slot = (set->next + i) % set->used;
@@ -251,6 +255,7 @@ static u64 pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const stru
 static void pick_refused(void *this, struct baton_ctx *ctx, baton_token token,
 			 enum baton_refusal why)
 {
+	reach(this, "pick_refused");
 	if (why == BATON_REFUSAL_NOT_ALLOWED)
 		put(this, ctx, NULL, token);
 	else
@@ -270,21 +275,58 @@ static baton_token take_back(void *this, struct baton_ctx *ctx, const struct bat
 	return token;
 }
 
-static void about_task(void *this, struct baton_ctx *ctx, const struct baton_task *task)
-{
-	scribble(ctx);
-}
-
-static void about_cpu(void *this, struct baton_ctx *ctx, s32 cpu)
-{
-	scribble(ctx);
-}
-
 static u64 newly_idle(void *this, struct baton_ctx *ctx, s32 cpu)
 {
+	reach(this, "newly_idle");
 	scribble(ctx);
 	return BATON_PICK_NONE;
 }
+
+/* Methods that differ only in their names. */
+#define PUT(method)                                                                               \
+	static void on_##method(void *this, struct baton_ctx *ctx, const struct baton_task *task, \
+			   baton_token token)                                                     \
+	{                                                                                         \
+		reach(this, #method);                                                             \
+		put(this, ctx, task, token);                                                      \
+	}
+#define TAKE_BACK(method)                                                                         \
+	static baton_token on_##method(void *this, struct baton_ctx *ctx,                         \
+				  const struct baton_task *task)                                  \
+	{                                                                                         \
+		reach(this, #method);                                                             \
+		return take_back(this, ctx, task);                                                \
+	}
+#define ABOUT_TASK(method)                                                                        \
+	static void on_##method(void *this, struct baton_ctx *ctx, const struct baton_task *task) \
+	{                                                                                         \
+		reach(this, #method);                                                             \
+		scribble(ctx);                                                                    \
+	}
+#define ABOUT_CPU(method)                                                                         \
+	static void on_##method(void *this, struct baton_ctx *ctx, s32 cpu)                       \
+	{                                                                                         \
+		reach(this, #method);                                                             \
+		scribble(ctx);                                                                    \
+	}
+
+PUT(task_new)
+PUT(task_wakeup)
+PUT(task_preempt)
+PUT(task_yield)
+PUT(task_restored)
+TAKE_BACK(task_dequeued)
+TAKE_BACK(task_departed)
+ABOUT_TASK(task_blocked)
+ABOUT_TASK(task_dead)
+ABOUT_TASK(task_affinity_changed)
+ABOUT_TASK(task_prio_changed)
+ABOUT_TASK(task_tick)
+ABOUT_CPU(balance)
+ABOUT_CPU(cpu_online)
+ABOUT_CPU(cpu_offline)
+ABOUT_CPU(enter_idle)
+ABOUT_CPU(exit_idle)
 
 const struct baton_policy BATON_POLICY_OPS = {
 	.abi = BATON_ABI,
@@ -295,24 +337,24 @@ const struct baton_policy BATON_POLICY_OPS = {
 	.create = create,
 	.destroy = destroy,
 	.select_task_rq = select_task_rq,
-	.task_new = put,
-	.task_wakeup = put,
-	.task_preempt = put,
-	.task_yield = put,
-	.task_restored = put,
+	.task_new = on_task_new,
+	.task_wakeup = on_task_wakeup,
+	.task_preempt = on_task_preempt,
+	.task_yield = on_task_yield,
+	.task_restored = on_task_restored,
 	.pick_next_task = pick_next_task,
 	.newly_idle = newly_idle,
 	.pick_refused = pick_refused,
-	.balance = about_cpu,
-	.task_blocked = about_task,
-	.task_dequeued = take_back,
-	.task_departed = take_back,
-	.task_dead = about_task,
-	.task_affinity_changed = about_task,
-	.task_prio_changed = about_task,
-	.task_tick = about_task,
-	.cpu_online = about_cpu,
-	.cpu_offline = about_cpu,
-	.enter_idle = about_cpu,
-	.exit_idle = about_cpu,
+	.balance = on_balance,
+	.task_blocked = on_task_blocked,
+	.task_dequeued = on_task_dequeued,
+	.task_departed = on_task_departed,
+	.task_dead = on_task_dead,
+	.task_affinity_changed = on_task_affinity_changed,
+	.task_prio_changed = on_task_prio_changed,
+	.task_tick = on_task_tick,
+	.cpu_online = on_cpu_online,
+	.cpu_offline = on_cpu_offline,
+	.enter_idle = on_enter_idle,
+	.exit_idle = on_exit_idle,
 };

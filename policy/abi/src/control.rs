@@ -402,13 +402,18 @@ pub struct BatonCpuInfo {
     pub timers: u64,
 }
 
+/// The limits of the turns in [`BatonStart`].
+pub const BATON_TURNS_MIN: u32 = 1 << 16;
+/// See [`BATON_TURNS_MIN`].
+pub const BATON_TURNS_MAX: u32 = 1 << 30;
+
 /// `BATON_IOC_START`: start a registered policy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BatonStart {
     pub name: [u8; BATON_NAME_LEN],
-    /// Turns of loops that a call is granted, to the next multiple of 1,024; 0 for as many as at its
-    /// last start, or 2^20.
+    /// Turns of loops that a call is granted, [`BATON_TURNS_MIN`] to [`BATON_TURNS_MAX`]; 0 for as
+    /// many as at its last start, or 2^24.
     pub turns: u32,
     pub reserved: u32,
     pub options: [u8; BATON_OPTIONS_LEN],

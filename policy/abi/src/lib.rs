@@ -27,7 +27,7 @@ pub use requests::*;
 
 /// Version of everything in this crate. A policy module built for another version is refused at
 /// registration.
-pub const BATON_ABI: u32 = 6;
+pub const BATON_ABI: u32 = 7;
 
 /// Longest name of a policy, with the terminating NUL.
 pub const BATON_NAME_LEN: usize = 32;

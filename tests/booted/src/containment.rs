@@ -38,7 +38,6 @@ pub fn cases() -> Vec<Case> {
         case!("a lock that is never released", keeps_locks("kept-lock")),
         case!("a context that is overwritten", overwrites()),
         case!("exceptions of the processor in a policy in C", traps()),
-        case!("recursion in a policy in C", recursion_in_c()),
         case!("Schedulable dropped", stops(of_option("dropped"), yields)),
         case!("Schedulable forgotten", forgotten()),
         case!(
@@ -229,7 +228,7 @@ fn traps() -> Result<(), String> {
         baton(&["unload", "--everything"])?;
     }
     baton_fails(
-        &["load", "faulty_c", "--options", "fault=create"],
+        &["load", "faulty_c", "--options", "fault=null,in=create"],
         "memory at 0x18 was read",
     )?;
     let tainted = must("cat", &["/proc/sys/kernel/tainted"])?;
@@ -240,18 +239,6 @@ fn traps() -> Result<(), String> {
         .parse()
         .map_err(|e| format!("{tainted}: {e}"))?;
     check(bits & (512 | 128) == 0, || format!("tainted: {tainted}"))
-}
-
-/// Functions of a policy in C check the stack as those of one in Rust do.
-fn recursion_in_c() -> Result<(), String> {
-    baton(&["load", "faulty_c", "--options", "fault=recursion"])?;
-    hackbench(1, 20)?;
-    let said = baton(&["status"])?;
-    check(
-        said.contains("FAULT of policy faulty_c: stack overflow in pick_next_task"),
-        || said.clone(),
-    )?;
-    hackbench(1, 5)
 }
 
 /// The fault is not detected at once: the task is reported missing only when it has waited for

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The methods of a running policy. Those of an upgrade are tried with `relay`.
-const METHODS: [&str; 23] = [
+pub const METHODS: [&str; 23] = [
     "select_task_rq",
     "task_new",
     "task_wakeup",
@@ -152,12 +152,17 @@ pub fn gap(cpu: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// What is said of a loop that a poll ended, and of one that an NMI ended.
+const BY_POLL: &str = "its loops turned too often";
+const BY_NMI: &str = "was interrupted";
+
 /// The policy loops when a command reaches it. The fault names the method, with the line, and
 /// another policy's task goes on.
 fn ends(
     policy: &str,
     options: &str,
     method: &str,
+    says: &str,
     reach: impl Fn(&str) -> Result<(), String>,
 ) -> Result<(), String> {
     reach(options)?;
@@ -167,6 +172,7 @@ fn ends(
     check(
         report["kind"] == "endless loop"
             && report["method"] == method
+            && report["message"].as_str().unwrap_or("").contains(says)
             && ["policies/testing/faulty/src/wrong.rs:", "faulty-c.c:"]
                 .iter()
                 .any(|file| place.starts_with(file)),
@@ -176,7 +182,7 @@ fn ends(
     baton(&["unload", policy]).map(drop)
 }
 
-/// No CPU does nothing else for long, and a hog of another policy goes on, while policies loop.
+/// No CPU is kept from other work for long, and a hog of another policy goes on, while policies loop.
 fn soon(loops: impl Fn() -> Result<(), String>) -> Result<(), String> {
     baton(&["load", "wfq"])?;
     let hog = Hog::of("wfq", None)?;
@@ -200,12 +206,12 @@ fn under(policy: &str, options: &str, command: &[&str]) -> Result<(), String> {
 
 const SOME: [&str; 5] = ["hackbench", "-g", "1", "-l", "3"];
 
-/// Has the method called.
-fn reach(method: &str, options: &str) -> Result<(), String> {
+/// Has the method of a policy called that is loaded by this, or is loaded already.
+pub fn reach(policy: &str, method: &str, options: &str) -> Result<(), String> {
     let stress = |what: &str, number: &str, end: &str, times: &str| {
         let (what, end) = (format!("--{what}"), format!("--{end}"));
         let command = ["stress-ng", "-q", &what, number, &end, times];
-        under("faulty", options, &command)
+        under(policy, options, &command)
     };
     match method {
         "task_yield" => stress("yield", "2", "yield-ops", "200"),
@@ -217,24 +223,30 @@ fn reach(method: &str, options: &str) -> Result<(), String> {
         }
         "task_preempt" | "task_tick" | "timer" => stress("cpu", "3", "timeout", "1"),
         "cpu_online" | "cpu_offline" => {
-            baton(&["load", "faulty", "--options", options])?;
+            baton(&["load", policy, "--options", options])?;
             ["0", "1"].iter().try_for_each(|state| {
                 let file = "/sys/devices/system/cpu/cpu1/online";
                 fs::write(file, state).map_err(|e| e.to_string())
             })
         }
-        "hint" => under("faulty", options, &["baton-booted", "--ping", "1"]),
-        _ => under("faulty", options, &SOME),
+        "hint" => under(policy, options, &["baton-booted", "--ping", "1"]),
+        _ => under(policy, options, &SOME),
     }
+}
+
+/// The options to fail in a method. A policy that fails at once is not loaded.
+pub fn options(fault: &str, method: &str) -> String {
+    let after = if RARE.contains(&method) { 0 } else { 20 };
+    format!("fault={fault},in={method},after={after}")
 }
 
 fn in_methods(methods: &[&str]) -> Result<(), String> {
     soon(|| {
         methods.iter().try_for_each(|method| {
-            // A policy that fails at once is not loaded.
-            let after = if RARE.contains(method) { 0 } else { 20 };
-            let options = format!("fault=forever,in={method},after={after}");
-            ends("faulty", &options, method, |options| reach(method, options))
+            let options = options("forever", method);
+            ends("faulty", &options, method, BY_POLL, |options| {
+                reach("faulty", method, options)
+            })
         })
     })
 }
@@ -255,12 +267,29 @@ pub fn ping(number: u64) -> Result<(), String> {
         .map_err(|e| e.to_string())
 }
 
+/// In policies that were built without polls: an NMI ends the loop. It comes from outside, at times
+/// of this machine's clock, so how soon is not judged.
+pub fn without_polls() -> Result<(), String> {
+    baton(&["load", "wfq"])?;
+    let hog = Hog::of("wfq", None)?;
+    let before = hog.ran()?;
+    for method in SOME_METHODS {
+        let options = options("forever", method);
+        ends("faulty", &options, method, BY_NMI, |options| {
+            reach("faulty", method, options)
+        })?;
+    }
+    let reach = |options: &str| under("faulty_c", options, &SOME);
+    ends("faulty_c", "fault=loop", "pick_next_task", BY_NMI, reach)?;
+    check(hog.ran()? > before, || "the hog stands still".into())
+}
+
 fn of_each_kind() -> Result<(), String> {
     soon(|| {
         ["nested", "tail", "copies"].iter().try_for_each(|kind| {
             let options = format!("fault={kind},after=20");
             let reach = |options: &str| under("faulty", options, &SOME);
-            ends("faulty", &options, "task_wakeup", reach)
+            ends("faulty", &options, "task_wakeup", BY_POLL, reach)
         })
     })
 }
@@ -270,12 +299,12 @@ fn in_c() -> Result<(), String> {
         ["loop", "crossed"].iter().try_for_each(|fault| {
             let options = format!("fault={fault}");
             let reach = |options: &str| under("faulty_c", options, &SOME);
-            ends("faulty_c", &options, "pick_next_task", reach)
+            ends("faulty_c", &options, "pick_next_task", BY_POLL, reach)
         })
     })
 }
 
-const TOO_LONG: &str = "did not end within 2 s";
+pub const TOO_LONG: &str = "did not end within 2 s";
 
 fn made_or_asked() -> Result<(), String> {
     baton_fails(
@@ -283,7 +312,7 @@ fn made_or_asked() -> Result<(), String> {
         TOO_LONG,
     )?;
     baton_fails(
-        &["load", "faulty_c", "--options", "fault=create-loop"],
+        &["load", "faulty_c", "--options", "fault=loop,in=create"],
         TOO_LONG,
     )?;
     let options = "fault=forever,in=may_have,after=0";

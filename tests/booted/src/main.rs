@@ -12,8 +12,9 @@
 //! `baton-booted --hostile SECONDS` runs only the hostile clients of hint queues, for that long;
 //! `--attributes SECONDS` those of attributes;
 //! `--hostile-agent SECONDS` a hostile agent; `--kills TIMES` agents that end under load;
-//! `--loops 1` endless loops in each method;
+//! `--loops 1` endless loops in each method; `--without-polls 1` loops in policies without polls;
 //! `--upgrades TIMES` versions of a policy that replace each other in an agent under load; and
+//! `--matrix SEED PARTS INDEX` a part of the matrix of faults (matrix.rs);
 //! `--apart SECONDS` groups of tasks that never share a core, on a machine with two CPUs for each.
 
 macro_rules! case {
@@ -45,6 +46,7 @@ mod hints;
 mod hostile;
 mod killed;
 mod loops;
+mod matrix;
 mod monitor;
 mod record;
 mod rings;
@@ -103,7 +105,7 @@ fn each_policy(
 type LongForm = fn(u64) -> Result<(), String>;
 
 /// What is run alone: its option, what it is, and the function.
-const LONG_FORMS: [(&str, &str, LongForm); 8] = [
+const LONG_FORMS: [(&str, &str, LongForm); 9] = [
     ("--hostile", "hostile clients, s", |seconds| {
         one(|| hostile::hostile(seconds))
     }),
@@ -127,6 +129,9 @@ const LONG_FORMS: [(&str, &str, LongForm); 8] = [
     }),
     ("--loops", "endless loops in each method", |_| {
         one(loops::in_each_method)
+    }),
+    ("--without-polls", "endless loops without polls", |_| {
+        one(loops::without_polls)
     }),
     ("--apart", "groups that never share a core, s", |seconds| {
         one(|| apart::stay_apart(seconds))
@@ -187,6 +192,9 @@ fn main() -> ExitCode {
         }
         if arg == "--hints" {
             return hints::client(&args.collect::<Vec<_>>());
+        }
+        if arg == "--matrix" {
+            return matrix::command(&args.collect::<Vec<_>>());
         }
         if arg == "--cores" {
             return cores::client(&args.collect::<Vec<_>>());

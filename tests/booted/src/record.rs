@@ -98,7 +98,7 @@ impl Recorder {
         self.wait()
     }
 
-    fn wait(self) -> Result<(ExitStatus, Value, String), String> {
+    pub fn wait(self) -> Result<(ExitStatus, Value, String), String> {
         let output = self.0.wait_with_output().map_err(|e| e.to_string())?;
         let summary = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
         Ok((

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The matrix of faults: each method, each kind of fault that it can have, and what else happens at
+//! that moment. `baton-booted --matrix SEED PARTS INDEX` shuffles the cells by the seed, and tries every
+//! PARTS-th from the INDEX-th on. Each cell prints a line that `cargo xtask matrix` reads.
+
+use std::{
+    fs,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread::{scope, sleep},
+    time::Duration,
+};
+
+use crate::{
+    loops::{options, reach, METHODS, TOO_LONG},
+    one,
+    record::Recorder,
+    tool::{
+        baton, baton_fails, check, hackbench, is_well, module, policy, run, status, stress, Hog,
+        Load,
+    },
+};
+
+/// A kind of fault: the policy that has it, its name there, and the kind and a part of the message that
+/// are reported.
+struct Kind {
+    policy: &'static str,
+    fault: &'static str,
+    kind: &'static str,
+    says: &'static str,
+}
+
+const fn kind(
+    policy: &'static str,
+    fault: &'static str,
+    kind: &'static str,
+    says: &'static str,
+) -> Kind {
+    Kind {
+        policy,
+        fault,
+        kind,
+        says,
+    }
+}
+
+const KINDS: [Kind; 12] = [
+    kind("faulty", "index", "panic", "index out of bounds"),
+    kind("faulty", "forever", "endless loop", "the call did not end"),
+    kind(
+        "faulty",
+        "recursion",
+        "stack overflow",
+        "4096 bytes of stack",
+    ),
+    kind("faulty", "deadlock", "deadlock", "already holds the lock"),
+    kind("faulty", "kept-lock", "deadlock", "with a lock held"),
+    kind("faulty", "memory", "out of memory", "memory allocation of"),
+    kind("faulty_c", "null", "panic", "memory at 0x18 was read"),
+    kind("faulty_c", "write", "panic", "memory at 0x8 was written"),
+    kind("faulty_c", "divide", "panic", "a division by zero"),
+    kind("faulty_c", "trap", "panic", "a trap: BUG()"),
+    kind("faulty_c", "call", "panic", "memory at 0x0 was executed"),
+    kind("faulty_c", "loop", "endless loop", "the call did not end"),
+];
+
+/// Faults of `relay_v2` as it takes over from `relay_v1`, or hands over to it, and what is said.
+const UPGRADES: [(&str, &str, &str); 12] = [
+    (
+        "reregister_prepare",
+        "prepare-panic",
+        "as the state is handed on",
+    ),
+    ("reregister_prepare", "prepare-loop", TOO_LONG),
+    (
+        "reregister_convert",
+        "convert-panic",
+        "as the state is converted",
+    ),
+    ("reregister_convert", "convert-loop", TOO_LONG),
+    ("reregister_init", "init-panic", "as it is made"),
+    ("reregister_init", "init-memory", "memory allocation of"),
+    ("reregister_init", "init-lock", "a lock was taken while"),
+    ("reregister_init", "init-recursion", "the stack is used up"),
+    ("reregister_init", "init-loop", TOO_LONG),
+    ("reregister_take", "take-panic", "as the queues are taken"),
+    ("reregister_take", "take-recursion", "4096 bytes of stack"),
+    ("reregister_take", "take-loop", "the call did not end"),
+];
+
+/// What else happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    Alone,
+    UnderLoad,
+    Recorded,
+    WhileUpgrading,
+    DuringHotplug,
+    TwoPolicies,
+}
+
+const MOMENTS: [Moment; 6] = [
+    Moment::Alone,
+    Moment::UnderLoad,
+    Moment::Recorded,
+    Moment::WhileUpgrading,
+    Moment::DuringHotplug,
+    Moment::TwoPolicies,
+];
+
+#[derive(Clone, Copy)]
+enum What {
+    Call(&'static Kind, &'static str),
+    /// The policy is created, asked for a task, or destroyed.
+    Made(&'static Kind, &'static str),
+    Upgrade(&'static str, &'static str, &'static str),
+}
+
+#[derive(Clone, Copy)]
+struct Cell {
+    what: What,
+    moment: Moment,
+}
+
+impl Cell {
+    fn name(&self) -> String {
+        let (method, fault) = match self.what {
+            What::Call(kind, method) | What::Made(kind, method) => (method, kind.fault),
+            What::Upgrade(method, fault, _) => (method, fault),
+        };
+        format!("{method} | {fault} | {:?}", self.moment)
+    }
+}
+
+fn cells() -> Vec<Cell> {
+    let mut all = Vec::new();
+    for moment in MOMENTS {
+        let mut add = |what| all.push(Cell { what, moment });
+        for kind in &KINDS {
+            for method in METHODS {
+                // Those that the policy in C does not have.
+                let is_there = kind.policy == "faulty" || !["timer", "hint"].contains(&method);
+                if is_there {
+                    add(What::Call(kind, method));
+                }
+            }
+            let made: &[&str] = match kind.policy {
+                "faulty" => &["new", "may_have", "drop"],
+                _ => &["create", "destroy"],
+            };
+            made.iter().for_each(|method| add(What::Made(kind, method)));
+        }
+        for (method, fault, says) in UPGRADES {
+            // The running version of a policy is replaced while nothing records it.
+            if moment != Moment::Recorded {
+                add(What::Upgrade(method, fault, says));
+            }
+        }
+    }
+    all
+}
+
+/// Shuffles by a seed (Fisher and Yates, numbers by xorshift).
+fn shuffle(cells: &mut [Cell], seed: u64) {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for last in (1..cells.len()).rev() {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        cells.swap(last, (x % (last as u64 + 1)) as usize);
+    }
+}
+
+/// `--matrix SEED PARTS INDEX`.
+pub fn command(args: &[String]) -> ExitCode {
+    let numbers: Vec<u64> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
+    let (seed, parts, index) = match numbers[..] {
+        [seed, parts, index] if parts > 0 => (seed, parts, index),
+        _ => {
+            println!("--matrix SEED PARTS INDEX");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut all = cells();
+    shuffle(&mut all, seed);
+    let chosen: Vec<Cell> = all
+        .iter()
+        .skip(index as usize)
+        .step_by(parts as usize)
+        .copied()
+        .collect();
+    println!("seed {seed}: {} of {} cells", chosen.len(), all.len());
+    let mut failed = 0;
+    for cell in &chosen {
+        let end = one(|| cell.run());
+        failed += usize::from(end.is_err());
+        match end {
+            Ok(()) => println!("cell ok | {}", cell.name()),
+            Err(why) => println!("FAILED  cell | {}: {why}", cell.name()),
+        }
+    }
+    println!("{} passed, {failed} failed", chosen.len() - failed);
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+impl Cell {
+    fn run(&self) -> Result<(), String> {
+        let hog = match self.moment {
+            Moment::WhileUpgrading | Moment::TwoPolicies => {
+                baton(&["load", "wfq"])?;
+                let hog = Hog::of("wfq", None)?;
+                let before = hog.ran()?;
+                Some((hog, before))
+            }
+            _ => None,
+        };
+        let load = (self.moment == Moment::UnderLoad)
+            .then(|| Load::hackbench(2, 30))
+            .transpose()?;
+        let is_over = AtomicBool::new(false);
+        let failed = scope(|scope| {
+            let beside = scope.spawn(|| self.beside(&is_over));
+            let failed = self.fail();
+            is_over.store(true, Relaxed);
+            let beside = beside
+                .join()
+                .unwrap_or_else(|_| Err("a panic beside it".into()));
+            failed.and(beside)
+        });
+        if let Some((hog, before)) = hog {
+            is_well("wfq")?;
+            check(hog.ran()? > before, || "the hog stands still".into())?;
+        }
+        failed?;
+        load.map_or(Ok(()), Load::end)
+    }
+
+    /// What goes on beside the fault until it is over.
+    fn beside(&self, is_over: &AtomicBool) -> Result<(), String> {
+        let mut turns = 0;
+        while !is_over.load(Relaxed) {
+            match self.moment {
+                Moment::WhileUpgrading => baton(&["upgrade", "wfq"]).map(drop)?,
+                Moment::DuringHotplug => {
+                    let online = if turns % 2 == 0 { "0" } else { "1" };
+                    set_online(online)?;
+                    sleep(Duration::from_millis(20));
+                }
+                _ => sleep(Duration::from_millis(20)),
+            }
+            turns += 1;
+        }
+        if self.moment == Moment::DuringHotplug {
+            set_online("1")?;
+        }
+        Ok(())
+    }
+
+    fn fail(&self) -> Result<(), String> {
+        match self.what {
+            What::Call(kind, method) => self.in_call(kind, method),
+            What::Made(kind, method) => made(kind, method),
+            What::Upgrade(_, fault, says) => upgraded(fault, says),
+        }
+    }
+
+    fn in_call(&self, kind: &Kind, method: &str) -> Result<(), String> {
+        let options = options(kind.fault, method);
+        if self.moment == Moment::Recorded {
+            baton(&["load", kind.policy, "--options", &options])?;
+            let recorder = Recorder::start(kind.policy, "/tmp/matrix", &[])?;
+            reach(kind.policy, method, &options)?;
+            let (status, summary, errors) = recorder.wait()?;
+            check(status.code() == Some(4), || {
+                format!("the recorder: {status}, {summary}: {errors}")
+            })?;
+        } else {
+            reach(kind.policy, method, &options)?;
+        }
+        let status = status()?;
+        let faults = status["faults"].as_array().cloned().unwrap_or_default();
+        let fault = faults.iter().find(|fault| fault["policy"] == kind.policy);
+        let fault = fault.ok_or_else(|| format!("no fault: {status}"))?;
+        // The stack has no place, nor have locks that the host finds.
+        let has_place = fault["place"].is_string()
+            || ["stack overflow", "deadlock"].contains(&kind.kind)
+            || kind.fault == "memory";
+        check(
+            fault["kind"] == kind.kind
+                && fault["method"] == method
+                && fault["message"].as_str().unwrap_or("").contains(kind.says)
+                && has_place,
+            || format!("another fault: {fault}"),
+        )
+    }
+}
+
+fn set_online(state: &str) -> Result<(), String> {
+    fs::write("/sys/devices/system/cpu/cpu1/online", state).map_err(|e| format!("hotplug: {e}"))
+}
+
+/// While the policy is created, asked or destroyed.
+fn made(kind: &Kind, method: &str) -> Result<(), String> {
+    // With interrupts on, the stack and the time are the task's, and no lock may be taken.
+    let says = match (kind.kind, kind.fault) {
+        ("endless loop", _) => TOO_LONG,
+        ("stack overflow", _) => "the stack is used up",
+        ("deadlock", _) => "a lock was taken while",
+        _ => kind.says,
+    };
+    let options = format!("fault={},in={method},after=0", kind.fault);
+    let load = ["load", kind.policy, "--options", &options];
+    match method {
+        "new" | "create" => baton_fails(&load, says),
+        "may_have" => {
+            baton(&load)?;
+            baton_fails(&["load", kind.policy, "--all"], says)
+        }
+        _ => {
+            baton(&load)?;
+            stress(&["--switch", "1", "--timeout", "1"])?;
+            let ran = run("baton", &["unload", kind.policy])?;
+            check(ran.code == Some(4) && ran.text.contains(says), || {
+                format!("{:?}: {}", ran.code, ran.text)
+            })?;
+            check(policy(&status()?, kind.policy).is_err(), || {
+                "it is still there".into()
+            })
+        }
+    }
+}
+
+/// While a version of a policy takes over, or hands over.
+fn upgraded(fault: &str, says: &str) -> Result<(), String> {
+    let (with, without) = (format!("fault={fault}"), String::new());
+    let versions = [("relay_v1", &without), ("relay_v2", &with)];
+    let [from, to] = match fault.starts_with("prepare") {
+        true => [versions[1], versions[0]],
+        false => versions,
+    };
+    let (from_file, to_file) = (module(from.0)?, module(to.0)?);
+    baton(&["load", "relay", "--module", &from_file, "--options", from.1])?;
+    baton_fails(
+        &["upgrade", "relay", "--module", &to_file, "--options", to.1],
+        says,
+    )?;
+    is_well("relay")?;
+    hackbench(1, 3)
+}
