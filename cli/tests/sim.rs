@@ -513,7 +513,9 @@ fn a_function_with_a_large_frame_is_refused() {
     std::fs::write(policy.join("large.c"), code).unwrap();
     let said = build_refuses(&policy);
     assert!(
-        said.contains("the frame size of") && said.contains("at fault: the policy large"),
+        said.contains("the function large needs ")
+            && said.contains("bytes of stack at once, of 1024")
+            && said.contains("at fault: the policy large"),
         "{said}"
     );
 }
