@@ -22,9 +22,8 @@ mirror=${BATON_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 # known. The line of protoc is for tests of files that other programs read: protoc decodes
 # traces, the browser opens pages (350 MB with all that it needs; the full chromium would be 570).
 # gdb is for `baton replay --gdb`, strace kills commands between two system calls. Then come the
-# programs with which benches load a machine, and the provers of `baton prove` and `lang/proofs`. LLVM
-# 22 is that of rustc: it puts polls into the loops of policies (hosts/kernel/build.sh). The packages
-# after it build kernels with sanitizers (sanitized.sh).
+# programs with which benches load a machine, and the provers of `baton prove` and `lang/proofs`.
+# LLVM 22 is that of rustc: it compiles policies (hosts/kernel/build.sh).
 packages="
 ca-certificates make gcc libc6-dev pkgconf git cpio xz-utils zstd procps util-linux python3
 rustc cargo rust-src rust-clippy rustfmt
@@ -35,7 +34,6 @@ gdb strace
 librocksdb-dev libsqlite3-dev memcached 7zip x265 redis-server redis-tools
 z3 cvc4 why3
 llvm-22 clang-22
-flex bison bc libssl-dev
 "
 # Counts up when this script changes in a way that an existing root must follow.
 edition=3

@@ -215,10 +215,10 @@ build_agent() {
 	copy "$dir/baton_agent.ko" "$out"
 }
 
-# Generates the crate around a policy crate. The policy's functions check their stack, and so do those
-# that are compiled in this crate: generic ones, and what the policy marks as inline. Overflows are
-# checked in both. The profile itself is that of
-# core-lib, so that Rust's core library is built once for all.
+# Generates the crate around a policy crate. The policy's functions check their stack, and so do
+# those that are compiled in this crate: generic ones, and what the policy marks as inline. Overflows
+# are checked in both. The profile itself is that of core-lib, so that Rust's core library is built
+# once for all.
 wrap() {
 	local policy=$1 package=$2 dir=$3 forbid=', "-Funsafe-code"' crate
 	[ -z "${BATON_ALLOW_UNSAFE:-}" ] || forbid=
@@ -257,8 +257,8 @@ wrap() {
 	cmp -s "$dir/src/lib.rs.new" "$dir/src/lib.rs" && rm "$dir/src/lib.rs.new" || mv "$dir/src/lib.rs.new" "$dir/src/lib.rs"
 }
 
-# clang_flags DIR NAME: sets `flags` to the kernel's flags for a file in C, as clang knows them. kbuild prints them for the
-# compiler that built the kernel, which is GCC.
+# clang_flags DIR NAME: sets `flags` to the kernel's flags for a file in C, as clang knows them.
+# kbuild prints them for the compiler that built the kernel, which is GCC.
 clang_flags() {
 	local dir=$1 flag next=
 	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} BATON_POLICY="$2" policy_module.o >"$dir/make.log" 2>&1 ||
