@@ -749,7 +749,7 @@ mod tests {
         check(BATON_IOC_POLICY, 1, 1040);
         check(BATON_IOC_FAULT, 2, 520);
         check(BATON_IOC_CPU, 3, 64);
-        check(BATON_IOC_START, 4, 448);
+        check(BATON_IOC_START, 4, 456);
         check(BATON_IOC_STOP, 5, 192);
         check(BATON_IOC_ASSIGN, 6, 200);
         check(BATON_IOC_TASK, 7, 44);
