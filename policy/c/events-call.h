@@ -66,11 +66,21 @@ static __always_inline baton_token baton_disown(struct thread *thread)
 		}						\
 	} while (0)
 
+/*
+ * A statement that calls a handler which is to become part of the function: `flatten` does not do
+ * it, as clang marks the calls before it knows their handlers.
+ */
+#ifdef __clang__
+#define BATON_INLINED [[clang::always_inline]]
+#else
+#define BATON_INLINED
+#endif
+
 /* The same for the event that the call began with, or the one that takes its place. */
-#define BATON_HANDLE_FIRST(name, ...)				\
-	do {							\
-		if (ev->name)					\
-			ev->name(call->policy, __VA_ARGS__);	\
+#define BATON_HANDLE_FIRST(name, ...)					\
+	do {								\
+		if (ev->name)						\
+			BATON_INLINED ev->name(call->policy, __VA_ARGS__); \
 	} while (0)
 
 /* Ends a call in which a handler may have taken threads out of queues: all must be back. */

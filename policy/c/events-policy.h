@@ -39,6 +39,7 @@
  * of baton.ko's, as the kernel finds the functions for BPF programs by their names.
  */
 #define BATON_POLICY(ev)									\
+	static const struct events *const baton_events = &ev;					\
 	static void *glue_create(const struct baton_env *env)					\
 	{											\
 		return baton_events_create(&ev, env);						\
@@ -161,7 +162,6 @@
 	{											\
 		struct baton_policy *ops = &BATON_POLICY_OPS;					\
 												\
-		baton_events = &ev;								\
 		strscpy(ops->name, BATON_POLICY_NAME, BATON_NAME_LEN);				\
 		ops->version = ev.version;							\
 		strscpy(ops->state.name, BATON_POLICY_NAME, BATON_NAME_LEN);			\

@@ -44,8 +44,11 @@ struct baton_call {
 	u16 migrating;			/* threads that are MIGRATING */
 };
 
-/* The policy's, for what is called by its handlers. */
-static const struct events *baton_events __ro_after_init __maybe_unused;
+/*
+ * The policy's handlers. BATON_POLICY gives it its value, so that the compiler knows it, and leaves
+ * out what they do not need.
+ */
+static const struct events *const baton_events __maybe_unused;
 
 static __always_inline struct baton_call *baton_call(void)
 {
@@ -182,6 +185,12 @@ static __always_inline bool queue_is_locked(const struct queue *queue)
 
 /* Run queues */
 
+/* A policy without an order has no other queues than FIFO. */
+static __always_inline bool queue_is_tree(const struct queue *queue)
+{
+	return baton_events->before && queue->kind == QUEUE_RBTREE;
+}
+
 /* In `init`. `core` may be NULL. */
 static inline void queue_init(struct queue *queue, struct core *core, enum queue_kind kind)
 {
@@ -199,7 +208,7 @@ static __always_inline struct thread *queue_first(const struct queue *queue)
 {
 	struct rb_node *first;
 
-	if (queue->kind != QUEUE_RBTREE)
+	if (!queue_is_tree(queue))
 		return queue->first;
 	first = rb_first_cached(&queue->tree);
 	return first ? rb_entry(first, struct thread, node) : NULL;
@@ -210,7 +219,7 @@ static __always_inline struct thread *queue_next(const struct thread *thread)
 {
 	struct rb_node *next;
 
-	if (likely(thread->queue->kind != QUEUE_RBTREE))
+	if (likely(!queue_is_tree(thread->queue)))
 		return thread->next;
 	next = rb_next(&thread->node);
 	return next ? rb_entry(next, struct thread, node) : NULL;
@@ -275,7 +284,7 @@ static __always_inline void baton_link(struct queue *queue, struct thread *threa
 {
 	bool guarded = baton_guard_queue(queue);
 
-	if (unlikely(queue->kind != QUEUE_FIFO))
+	if (baton_events->before && queue->kind != QUEUE_FIFO)
 		baton_link_in_order(queue, thread);
 	else
 		baton_link_behind(queue, queue->last, thread);
@@ -289,7 +298,7 @@ static __always_inline void baton_unlink(struct thread *thread)
 {
 	struct queue *queue = thread->queue;
 
-	if (unlikely(queue->kind == QUEUE_RBTREE)) {
+	if (unlikely(queue_is_tree(queue))) {
 		rb_erase_cached(&thread->node, &queue->tree);
 	} else {
 		*(thread->prev ? &thread->prev->next : &queue->first) = thread->next;

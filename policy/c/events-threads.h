@@ -89,7 +89,7 @@ static __always_inline u64 baton_events_select(const struct events *ev, struct p
 		return baton_select_other(ev, call, task, how);
 	if (!ev->unblock_prepare)
 		return (u32)how->prev_cpu;
-	core = ev->unblock_prepare(policy, thread, &wake);
+	BATON_INLINED core = ev->unblock_prepare(policy, thread, &wake);
 	if (!core)
 		return (u32)how->prev_cpu;
 	/* By run_at_once(). */
