@@ -507,14 +507,15 @@ fn a_function_with_a_large_frame_is_refused() {
     let code = code.unwrap().replace(
         "#include \"events.h\"",
         "#include \"events.h\"\n\n\
+         static noinline int deep(void) { char frame[3000]; barrier_data(frame); return frame[7]; }\n\
          int large(void);\n\
-         int large(void) { char frame[2000]; barrier_data(frame); return frame[7]; }",
+         int large(void) { char frame[3000]; barrier_data(frame); return frame[7] + deep(); }",
     );
     std::fs::write(policy.join("large.c"), code).unwrap();
     let said = build_refuses(&policy);
     assert!(
-        said.contains("the function large needs ")
-            && said.contains("bytes of stack at once, of 1024")
+        said.contains("the function large, which calls deep, needs 60")
+            && said.contains("bytes of stack at once, of 5120")
             && said.contains("at fault: the policy large"),
         "{said}"
     );

@@ -2,12 +2,13 @@
 /*
  * The second net under endless loops, for those without polls (turns.c): in assembler that a policy
  * in C contains. An NMI looks at the call that it interrupts. The third one in a call ends it as an
- * exception of the processor would (traps.c), if 50 ms have gone by. It does so only in the policy's
- * own code, as the host's may hold locks. Time alone would blame a policy for a virtual CPU that did
- * not run.
+ * exception of the processor would (traps.c), if 50 ms have gone by. It does so only in the
+ * policy's own code, as the host's may hold locks. Time alone would blame a policy for a virtual
+ * CPU that did not run.
  *
  * The NMIs come from a counter of cycles on each CPU, where the machine has one that is free, and
- * from outside, as those of a hypervisor. The kernel also sees those of the latter that end nothing.
+ * from outside, as those of a hypervisor. The kernel also sees those of the latter that end
+ * nothing.
  */
 #include <linux/cpuhotplug.h>
 #include <linux/perf_event.h>

@@ -4,10 +4,10 @@
  * by zero, an instruction that is none. Each ends the call as a panic does, in place of the kernel.
  *
  * An exception other than a page fault asks the kernel's die notifiers before anything is printed.
- * A page fault asks them after its oops was printed. So a probe is at the begin of page_fault_oops(),
- * which the kernel calls when it has found nothing else to do about a page fault. The function is
- * left at once then, the oops is not printed, and the kernel goes on where the registers of the
- * exception say, which is baton_trapped().
+ * A page fault asks them after its oops was printed. So a probe is at the begin of
+ * page_fault_oops(), which the kernel calls when it has found nothing else to do about a page
+ * fault. The function is left at once then, the oops is not printed, and the kernel goes on where
+ * the registers of the exception say, which is baton_trapped().
  *
  * An NMI that finds an endless loop ends the call in the same way (nmi.c).
  *
@@ -47,7 +47,9 @@ static struct trap creating_trap;
  */
 static struct module *modules[BATON_MAX_POLICIES * 3];
 
-/* Has exceptions in this module's code contained. A module with several policies is added for each. */
+/*
+ * Has exceptions in this module's code contained. A module with several policies is added for each.
+ */
 void baton_traps_add(struct module *module)
 {
 	int i;
@@ -111,8 +113,8 @@ static bool is_canonical(unsigned long ip)
 
 /*
  * The place in a policy at which an exception is to be blamed; 0 if it is not a policy's. It is the
- * instruction itself, or that behind the policy's call of a function that is not there, or of one that
- * is simple and has nothing on the stack but where it returns to.
+ * instruction itself, or that behind the policy's call of a function that is not there, or of one
+ * that is simple and has nothing on the stack but where it returns to.
  */
 static unsigned long blamed(struct pt_regs *regs, bool fetched)
 {
@@ -146,8 +148,9 @@ bool baton_traps_in_policy(struct pt_regs *regs)
  * Ends the call with these registers, for which the above holds, as one that does not end. NMI.
  * Returns false if that cannot be done now.
  *
- * Without FRED, the kernel returns from an NMI by a copy of the frame, which is behind the registers
- * (asm_exc_nmi in arch/x86/entry/entry_64.S). The copy differs if another NMI has come meanwhile.
+ * Without FRED, the kernel returns from an NMI by a copy of the frame, which is behind the
+ * registers (asm_exc_nmi in arch/x86/entry/entry_64.S). The copy differs if another NMI has come
+ * meanwhile.
  */
 bool baton_traps_end(struct pt_regs *regs)
 {
@@ -187,7 +190,9 @@ static int on_oops(struct kprobe *unused, struct pt_regs *regs)
 	return 1;
 }
 
-/* A probe that has such a function is not optimized, so that it may change where the kernel goes. */
+/*
+ * A probe that has such a function is not optimized, so that it may change where the kernel goes.
+ */
 static void after_oops(struct kprobe *unused, struct pt_regs *regs, unsigned long flags)
 {
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The turns of a policy's loops. A poll in each loop (polls.awk), and the check at the beginning of
- * each function in Rust (guard.S), count down the CPU's `turns`. When none are left, the call is
+ * The turns of a policy's loops. A poll in each loop (bounds.awk), and the check at the beginning
+ * of each function in Rust (guard.S), count down the CPU's `turns`. When none are left, the call is
  * looked at here: it goes on with new ones, or is abandoned.
  *
  * A call with interrupts off is granted `max_looks` of its policy, and 50 ms, or longer in

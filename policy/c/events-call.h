@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A call of a policy that was made from handlers of events: how it begins and ends, which calls own a
- * thread, and how a thread leaves a queue and is placed in another one. Included by events.h.
+ * A call of a policy that was made from handlers of events: how it begins and ends, which calls own
+ * a thread, and how a thread leaves a queue and is placed in another one. Included by events.h.
  *
  * Who may change a thread. While PRESENT is set in its token: the call that set it and, once the
  * thread is in a queue, whoever holds that queue's lock. While it is not set: the kernel, which

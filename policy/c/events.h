@@ -254,8 +254,8 @@ struct events {
 	void (*core_exit)(struct policy *policy, struct core *core);
 
 	/*
-	 * Attributes of threads (docs/attributes.md), in their order, and where they are: a struct of as many
-	 * s64 in the type that embeds struct thread. See BATON_ATTRIBUTES_AT.
+	 * Attributes of threads (docs/attributes.md), in their order, and where they are: a struct
+	 * of as many s64 in the type that embeds struct thread. See BATON_ATTRIBUTES_AT.
 	 */
 	struct attribute attributes[BATON_MAX_ATTRIBUTES];
 	u32 attributes_at, attributes_size;
@@ -263,9 +263,10 @@ struct events {
 	 * Somebody sets some of them. `attributes` points to all, as they will be; those that are
 	 * set are in their range. The thread's core is locked, which does not keep a sleeping
 	 * thread from waking up elsewhere meanwhile: use baton_read(thread->state) and
-	 * baton_read_core(thread). `checkparam` returns NULL, or why they cannot be so, in at most 39
-	 * letters. `setparam` stores them, without it the library does; then comes `attr_changed`.
-	 * `getparam` reads what `setparam` stored, and is called before each of these, too.
+	 * baton_read_core(thread). `checkparam` returns NULL, or why they cannot be so, in at most
+	 * 39 letters. `setparam` stores them, without it the library does; then comes
+	 * `attr_changed`. `getparam` reads what `setparam` stored, and is called before each of
+	 * these, too.
 	 */
 	const char *(*checkparam)(struct policy *policy, struct thread *thread,
 				  const void *attributes);

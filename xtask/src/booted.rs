@@ -95,6 +95,7 @@ pub fn all(root: &Path) -> Result {
     let built = Built::new(root)?;
     let mut jobs = guests(&built, "1", "");
     jobs.push(without_polls(&built));
+    jobs.push(matrix::some(&built));
     for release in kernels::flavours(root)? {
         let name = format!("kernel {release}");
         let built = &built;
@@ -209,7 +210,8 @@ fn for_seconds(root: &Path, what: &str, seconds: &str) -> Result {
     tested(what, command).map(drop)
 }
 
-fn tested(name: &str, command: Command) -> Result<String> {
+/// Runs the tests of a guest, and returns their closing line.
+pub fn tested(name: &str, command: Command) -> Result<String> {
     let shown = Shown::of(name, command)?;
     if shown.status.success() {
         Ok(shown.counted().unwrap_or_default().to_owned())

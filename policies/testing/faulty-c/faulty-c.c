@@ -11,8 +11,10 @@
  *    fault=divide divides by zero. fault=trap executes an instruction that is none, fault=call calls
  *    NULL, fault=jump an address that no code can have. fault=memset lets memset() write to an
  *    address that is not there. fault=index is beyond the end of an array. fault=loop turns without
- *    end, and fault=crossed does so in a loop that is entered in two places. fault=kernel gives a wrong address to a function of the kernel that takes locks, which
- *    ends the kernel.
+ *    end, and fault=crossed does so in a loop that is entered in two places. fault=recursion is a
+ *    function that calls itself without end, and fault=indirect one that does so by a pointer.
+ *    fault=token answers with a token that no task ever had. fault=kernel gives a wrong address to a function of the
+ *    kernel that takes locks, which ends the kernel.
  */
 #ifdef __KERNEL__
 #include <linux/random.h>
@@ -40,11 +42,15 @@ enum mistake {
 	MISTAKE_INDEX,
 	MISTAKE_LOOP,
 	MISTAKE_CROSSED,
+	MISTAKE_RECURSION,
+	MISTAKE_INDIRECT,
+	MISTAKE_TOKEN,
 	MISTAKE_KERNEL,
 };
 static const char *const mistakes[] = {
-	"",	"null",	  "write",  "wild",  "noncanonical", "readonly", "divide",    "trap",
-	"call", "jump",	  "memset", "index", "loop",	     "crossed",	 "kernel",
+	"",	     "null",   "write", "wild",	 "noncanonical", "readonly", "divide",
+	"trap",	     "call",   "jump",	"memset", "index",	 "loop",     "crossed",
+	"recursion", "indirect", "token", "kernel",
 };
 
 /* So that the compiler does not see what is wrong. */
@@ -72,6 +78,29 @@ middle:
 		WRITE_ONCE(quotient, n + 2);
 	} while (!zero);
 }
+
+/*
+ * Its data on the stack are used after the call, so that the compiler does not make a loop of it.
+ */
+static noinline u64 recursion(u64 n)
+{
+	u64 deep[8] = { n };
+
+	barrier_data(deep);
+	return n + 1 ? recursion(n + 1) + deep[0] : 0;
+}
+
+static u64 (*deeper)(u64 n);
+
+static noinline u64 indirect(u64 n)
+{
+	u64 deep[8] = { n };
+
+	barrier_data(deep);
+	return READ_ONCE(deeper)(n + 1) + deep[0];
+}
+
+static u64 (*deeper)(u64 n) = indirect;
 
 static noinline void make(enum mistake mistake)
 {
@@ -115,6 +144,12 @@ static noinline void make(enum mistake mistake)
 	case MISTAKE_CROSSED:
 		crossed(READ_ONCE(quotient));
 		break;
+	case MISTAKE_RECURSION:
+		WRITE_ONCE(quotient, recursion(zero));
+		break;
+	case MISTAKE_INDIRECT:
+		WRITE_ONCE(quotient, indirect(zero));
+		break;
 	case MISTAKE_MEMSET:
 		memset(address(8), 1, 64 + zero);
 		break;
@@ -150,16 +185,21 @@ static void scribble(struct baton_ctx *ctx)
 	memset(ctx->kicks, 0x7e, sizeof(ctx->kicks));
 }
 
-/* Every method begins with this. */
-static void reach(struct set *set, const char *method)
+/* Every method begins with this. Returns true if it is to answer with a wrong token. */
+static bool reach(struct set *set, const char *method)
 {
 	if (!set->mistake || strcmp(set->method, method))
-		return;
-	if (READ_ONCE(set->calls) < set->after)
+		return false;
+	if (READ_ONCE(set->calls) < set->after) {
 		WRITE_ONCE(set->calls, set->calls + 1);
-	else
-		make(set->mistake);
+		return false;
+	}
+	make(set->mistake);
+	return set->mistake == MISTAKE_TOKEN;
 }
+
+/* Of the first slot, in a generation that it has not. */
+#define WRONG_TOKEN ((u64)0x7fffffff << 32 | 1)
 
 /* Copies the value of an option, with a name as "in="; `value` stays if there is none. */
 static void option(const char *options, const char *name, char *value, size_t size)
@@ -228,23 +268,37 @@ static void put(void *this, struct baton_ctx *ctx, const struct baton_task *task
 	scribble(ctx);
 }
 
+/* Takes the next task that may run there, or that may not. The lock is held. */
+static u64 take_next(struct set *set, s32 cpu, bool may_run)
+{
+	u32 i;
+
+	for (i = 0; i < set->used; i++) {
+		u32 slot = (set->next + i) % set->used;
+		u64 token = set->tokens[slot];
+
+		if (!token || baton_host_may_run(slot, cpu) != may_run)
+			continue;
+		set->tokens[slot] = 0;
+		set->next = slot + 1;
+		return token;
+	}
+	return BATON_PICK_NONE;
+}
+
 static u64 pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const struct baton_task *prev)
 {
 	struct set *set = this;
 	u64 token = BATON_PICK_NONE;
-	u32 i;
 
-	reach(set, "pick_next_task");
+	if (reach(set, "pick_next_task"))
+		return WRONG_TOKEN;
 	baton_host_lock(&set->lock);
-	for (i = 0; i < set->used && !token; i++) {
-		u32 slot = (set->next + i) % set->used;
-
-		if (!set->tokens[slot] || !baton_host_may_run(slot, cpu))
-			continue;
-		token = set->tokens[slot];
-		set->tokens[slot] = 0;
-		set->next = slot + 1;
-	}
+	/* A task that may not run there is refused. */
+	if (set->mistake && !strcmp(set->method, "pick_refused"))
+		token = take_next(set, cpu, false);
+	if (!token)
+		token = take_next(set, cpu, true);
 	baton_host_unlock(&set->lock);
 	scribble(ctx);
 	if (!token && prev)
@@ -277,9 +331,10 @@ static baton_token take_back(void *this, struct baton_ctx *ctx, const struct bat
 
 static u64 newly_idle(void *this, struct baton_ctx *ctx, s32 cpu)
 {
-	reach(this, "newly_idle");
+	bool is_wrong = reach(this, "newly_idle");
+
 	scribble(ctx);
-	return BATON_PICK_NONE;
+	return is_wrong ? WRONG_TOKEN : BATON_PICK_NONE;
 }
 
 /* Methods that differ only in their names. */
@@ -294,8 +349,9 @@ static u64 newly_idle(void *this, struct baton_ctx *ctx, s32 cpu)
 	static baton_token on_##method(void *this, struct baton_ctx *ctx,                         \
 				  const struct baton_task *task)                                  \
 	{                                                                                         \
-		reach(this, #method);                                                             \
-		return take_back(this, ctx, task);                                                \
+		bool is_wrong = reach(this, #method);                                             \
+                                                                                                  \
+		return is_wrong ? WRONG_TOKEN : take_back(this, ctx, task);                       \
 	}
 #define ABOUT_TASK(method)                                                                        \
 	static void on_##method(void *this, struct baton_ctx *ctx, const struct baton_task *task) \

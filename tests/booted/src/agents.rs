@@ -240,7 +240,7 @@ fn panics() -> Result<(), String> {
         )?;
         check(
             ran.code == Some(4)
-                && ran.text.contains("faulty/src/wrong.rs:112")
+                && ran.text.contains("faulty/src/wrong.rs:115")
                 && ran.text.contains("Time:"),
             || format!("{mode} ended with {:?}: {}", ran.code, ran.text),
         )?;

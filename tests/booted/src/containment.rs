@@ -193,17 +193,32 @@ fn overwrites() -> Result<(), String> {
 /// What the processor refuses ends the call of a policy in C, with its line. Another policy's tasks
 /// go on.
 fn traps() -> Result<(), String> {
-    for (fault, message) in [
-        ("null", "memory at 0x18 was read"),
-        ("write", "memory at 0x8 was written"),
-        ("wild", "memory at 0xffffc8ffdeadb000 was read"),
-        ("noncanonical", "no memory can have"),
-        ("readonly", "was written, and is not there to be used so"),
-        ("divide", "a division by zero"),
-        ("trap", "a trap: BUG()"),
-        ("call", "memory at 0x0 was executed"),
-        ("jump", "no memory can have"),
-        ("memset", "memory at 0x8 was written"),
+    const PLACE: &str = "faulty-c.c:";
+    for (fault, kind, message, place) in [
+        ("null", "panic", "memory at 0x18 was read", PLACE),
+        ("write", "panic", "memory at 0x8 was written", PLACE),
+        (
+            "wild",
+            "panic",
+            "memory at 0xffffc8ffdeadb000 was read",
+            PLACE,
+        ),
+        ("noncanonical", "panic", "no memory can have", PLACE),
+        (
+            "readonly",
+            "panic",
+            "was written, and is not there to be used so",
+            PLACE,
+        ),
+        ("divide", "panic", "a division by zero", PLACE),
+        ("trap", "panic", "a trap: BUG()", PLACE),
+        ("call", "panic", "memory at 0x0 was executed", PLACE),
+        ("jump", "panic", "no memory can have", PLACE),
+        ("memset", "panic", "memory at 0x8 was written", PLACE),
+        ("index", "panic", "a trap", PLACE),
+        ("recursion", "stack overflow", "4096 bytes of stack", ""),
+        ("indirect", "stack overflow", "4096 bytes of stack", ""),
+        ("token", "refusal loop", "64 answers in a row", ""),
     ] {
         baton(&["load", "wfq"])?;
         let hog = Hog::of("wfq", None)?;
@@ -211,11 +226,8 @@ fn traps() -> Result<(), String> {
         baton(&["load", "faulty_c", "--options", &format!("fault={fault}")])?;
         hackbench(1, 20)?;
         let said = baton(&["status"])?;
-        for word in [
-            "FAULT of policy faulty_c: panic in pick_next_task",
-            message,
-            "faulty-c.c:",
-        ] {
+        let head = format!("FAULT of policy faulty_c: {kind} in pick_next_task");
+        for word in [&head, message, place] {
             check(said.contains(word), || {
                 format!("{fault}: no {word}: {said}")
             })?;

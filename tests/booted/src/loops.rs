@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use baton_abi::BatonMethod;
 use baton_hints::Queue;
 
 use crate::{
@@ -22,31 +23,13 @@ use crate::{
 };
 
 /// The methods of a running policy. Those of an upgrade are tried with `relay`.
-pub const METHODS: [&str; 23] = [
-    "select_task_rq",
-    "task_new",
-    "task_wakeup",
-    "task_preempt",
-    "task_yield",
-    "task_restored",
-    "pick_next_task",
-    "newly_idle",
-    "pick_refused",
-    "balance",
-    "task_blocked",
-    "task_dequeued",
-    "task_departed",
-    "task_dead",
-    "task_affinity_changed",
-    "task_prio_changed",
-    "task_tick",
-    "timer",
-    "cpu_online",
-    "cpu_offline",
-    "enter_idle",
-    "exit_idle",
-    "hint",
-];
+pub fn methods() -> impl Iterator<Item = &'static str> + Clone {
+    let of_calls = BatonMethod::ALL.iter().filter(|method| {
+        let is_of_upgrade = method.name().starts_with("reregister");
+        **method != BatonMethod::None && !method.may_sleep() && !is_of_upgrade
+    });
+    of_calls.map(|method| method.name())
+}
 
 /// One for each context: without a run-queue lock, with one, in an interrupt, in a system call, on a
 /// CPU that goes offline.
@@ -59,9 +42,10 @@ const SOME_METHODS: [&str; 5] = [
 ];
 
 /// Methods that are not called often, in which the first call loops.
-const RARE: [&str; 12] = [
+const RARE: [&str; 13] = [
     "task_restored",
     "pick_refused",
+    "balance",
     "task_dequeued",
     "task_departed",
     "task_dead",
@@ -81,7 +65,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         case!(
             "an endless loop in methods of each kind",
-            in_methods(&SOME_METHODS)
+            in_methods(SOME_METHODS.into_iter())
         ),
         case!("endless loops of each kind", of_each_kind()),
         case!("endless loops in a policy in C", in_c()),
@@ -214,20 +198,28 @@ pub fn reach(policy: &str, method: &str, options: &str) -> Result<(), String> {
         under(policy, options, &command)
     };
     match method {
-        "task_yield" => stress("yield", "2", "yield-ops", "200"),
+        // More than CPUs, so that the policy's queue has tasks.
+        "task_yield" => stress("yield", "3", "yield-ops", "200"),
         "task_restored" | "pick_refused" | "task_affinity_changed" | "task_dequeued" => {
             stress("affinity", "2", "affinity-ops", "50")
         }
-        "task_departed" | "task_prio_changed" => {
-            stress("schedpolicy", "2", "schedpolicy-ops", "50")
+        "task_departed" => stress("schedpolicy", "2", "schedpolicy-ops", "50"),
+        "task_prio_changed" => {
+            let renice = "for nice in 1 2 3; do renice -n $nice -p $$; done";
+            under(policy, options, &["sh", "-c", renice])
         }
-        "task_preempt" | "task_tick" | "timer" => stress("cpu", "3", "timeout", "1"),
+        "task_preempt" | "task_tick" | "timer" | "balance" => stress("cpu", "3", "timeout", "1"),
         "cpu_online" | "cpu_offline" => {
             baton(&["load", policy, "--options", options])?;
-            ["0", "1"].iter().try_for_each(|state| {
+            // A few times, as the CPU may go off- and online for another reason as well.
+            ["0", "1"].repeat(3).iter().try_for_each(|state| {
                 let file = "/sys/devices/system/cpu/cpu1/online";
                 fs::write(file, state).map_err(|e| e.to_string())
             })
+        }
+        "newly_idle" | "enter_idle" | "exit_idle" => {
+            let naps = "for nap in $(seq 40); do sleep 0.003; done";
+            under(policy, options, &["sh", "-c", naps])
         }
         "hint" => under(policy, options, &["baton-booted", "--ping", "1"]),
         _ => under(policy, options, &SOME),
@@ -240,9 +232,9 @@ pub fn options(fault: &str, method: &str) -> String {
     format!("fault={fault},in={method},after={after}")
 }
 
-fn in_methods(methods: &[&str]) -> Result<(), String> {
+fn in_methods(methods: impl Iterator<Item = &'static str> + Clone) -> Result<(), String> {
     soon(|| {
-        methods.iter().try_for_each(|method| {
+        methods.clone().try_for_each(|method| {
             let options = options("forever", method);
             ends("faulty", &options, method, BY_POLL, |options| {
                 reach("faulty", method, options)
@@ -253,7 +245,7 @@ fn in_methods(methods: &[&str]) -> Result<(), String> {
 
 /// Each method, those of upgrades too.
 pub fn in_each_method() -> Result<(), String> {
-    in_methods(&METHODS)?;
+    in_methods(methods())?;
     unload_everything()?;
     in_upgrades(&UPGRADES)
 }

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The matrix of faults: each method, each kind of fault that it can have, and what else happens at
-//! that moment. `baton-booted --matrix SEED PARTS INDEX` shuffles the cells by the seed, and tries every
-//! PARTS-th from the INDEX-th on. Each cell prints a line that `cargo xtask matrix` reads.
+//! that moment. `baton-booted --matrix SEED PARTS INDEX` shuffles the cells by the seed, and tries
+//! every PARTS-th from the INDEX-th on. Each cell prints a line that `cargo xtask matrix` reads.
 
 use std::{
     fs,
     process::ExitCode,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread::{scope, sleep},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 use crate::{
-    loops::{options, reach, METHODS, TOO_LONG},
+    loops::{methods, options, reach, TOO_LONG},
     one,
     record::Recorder,
     tool::{
-        baton, baton_fails, check, hackbench, is_well, module, policy, run, status, stress, Hog,
-        Load,
+        baton, baton_fails, check, hackbench, is_well, module, policy, run, status, stress,
+        unload_everything, Hog, Load,
     },
 };
 
-/// A kind of fault: the policy that has it, its name there, and the kind and a part of the message that
-/// are reported.
+/// A kind of fault: the policy that has it, its name there, and the kind and a part of the message
+/// that are reported.
 struct Kind {
     policy: &'static str,
     fault: &'static str,
@@ -44,7 +46,7 @@ const fn kind(
     }
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 15] = [
     kind("faulty", "index", "panic", "index out of bounds"),
     kind("faulty", "forever", "endless loop", "the call did not end"),
     kind(
@@ -56,12 +58,20 @@ const KINDS: [Kind; 12] = [
     kind("faulty", "deadlock", "deadlock", "already holds the lock"),
     kind("faulty", "kept-lock", "deadlock", "with a lock held"),
     kind("faulty", "memory", "out of memory", "memory allocation of"),
+    kind("faulty", "lost", "lost task", "a Schedulable was dropped"),
+    kind("faulty_c", "token", "", ""),
     kind("faulty_c", "null", "panic", "memory at 0x18 was read"),
     kind("faulty_c", "write", "panic", "memory at 0x8 was written"),
     kind("faulty_c", "divide", "panic", "a division by zero"),
     kind("faulty_c", "trap", "panic", "a trap: BUG()"),
     kind("faulty_c", "call", "panic", "memory at 0x0 was executed"),
     kind("faulty_c", "loop", "endless loop", "the call did not end"),
+    kind(
+        "faulty_c",
+        "recursion",
+        "stack overflow",
+        "4096 bytes of stack",
+    ),
 ];
 
 /// Faults of `relay_v2` as it takes over from `relay_v1`, or hands over to it, and what is said.
@@ -122,6 +132,60 @@ struct Cell {
     moment: Moment,
 }
 
+/// Methods in which the queue of `faulty` never has a task, or rarely.
+const WITHOUT_TASKS: [&str; 6] = [
+    "newly_idle",
+    "cpu_online",
+    "cpu_offline",
+    "enter_idle",
+    "exit_idle",
+    "hint",
+];
+
+/// What is expected of an answer that is refused and counted, and is no fault.
+const REFUSED: &str = "refused";
+
+/// Methods that answer with a token, and what becomes of a wrong one. That of a task which leaves
+/// is not needed any more.
+const WITH_TOKENS: [(&str, &str, &str); 4] = [
+    ("pick_next_task", "refusal loop", "64 answers in a row"),
+    ("newly_idle", "refusal loop", "64 answers in a row"),
+    ("task_dequeued", REFUSED, ""),
+    ("task_departed", REFUSED, ""),
+];
+
+impl Kind {
+    /// Can the method have it?
+    fn is_of(&self, method: &str) -> bool {
+        match (self.policy, self.fault) {
+            ("faulty", "lost") => !WITHOUT_TASKS.contains(&method),
+            ("faulty", _) => true,
+            (_, "token") => WITH_TOKENS.iter().any(|(with, ..)| *with == method),
+            // Those that the policy in C does not have.
+            _ => !["timer", "hint"].contains(&method),
+        }
+    }
+
+    /// Can it happen while the policy is created, asked or destroyed?
+    fn is_of_making(&self) -> bool {
+        !["lost", "token"].contains(&self.fault)
+    }
+
+    /// The kind and a part of the message of the report.
+    fn expected(&self, method: &str) -> (&'static str, &'static str) {
+        let with = WITH_TOKENS.iter().find(|(with, ..)| *with == method);
+        match with.filter(|_| self.fault == "token") {
+            Some((_, kind, says)) => (kind, says),
+            None => (self.kind, self.says),
+        }
+    }
+
+    /// Does the report say where? The stack has no place, nor has what the host finds.
+    fn has_place(&self, method: &str) -> bool {
+        ["panic", "endless loop"].contains(&self.expected(method).0)
+    }
+}
+
 impl Cell {
     fn name(&self) -> String {
         let (method, fault) = match self.what {
@@ -137,10 +201,8 @@ fn cells() -> Vec<Cell> {
     for moment in MOMENTS {
         let mut add = |what| all.push(Cell { what, moment });
         for kind in &KINDS {
-            for method in METHODS {
-                // Those that the policy in C does not have.
-                let is_there = kind.policy == "faulty" || !["timer", "hint"].contains(&method);
-                if is_there {
+            for method in methods() {
+                if kind.is_of(method) {
                     add(What::Call(kind, method));
                 }
             }
@@ -148,7 +210,9 @@ fn cells() -> Vec<Cell> {
                 "faulty" => &["new", "may_have", "drop"],
                 _ => &["create", "destroy"],
             };
-            made.iter().for_each(|method| add(What::Made(kind, method)));
+            for method in made.iter().filter(|_| kind.is_of_making()) {
+                add(What::Made(kind, method));
+            }
         }
         for (method, fault, says) in UPGRADES {
             // The running version of a policy is replaced while nothing records it.
@@ -191,15 +255,26 @@ pub fn command(args: &[String]) -> ExitCode {
         .collect();
     println!("seed {seed}: {} of {} cells", chosen.len(), all.len());
     let mut failed = 0;
-    for cell in &chosen {
-        let end = one(|| cell.run());
-        failed += usize::from(end.is_err());
-        match end {
-            Ok(()) => println!("cell ok | {}", cell.name()),
-            Err(why) => println!("FAILED  cell | {}: {why}", cell.name()),
+    for cells in chosen.chunks(TOGETHER) {
+        let end = one(|| {
+            for cell in cells {
+                // As long as a policy is loaded, the shim stays: to load it takes longer than a cell.
+                if policy(&status()?, "wfq").is_err() {
+                    baton(&["load", "wfq"])?;
+                }
+                failed += usize::from(!cell.is_contained());
+            }
+            Ok(())
+        });
+        if let Err(why) = end {
+            println!("FAILED  after these cells: {why}");
+            failed += 1;
         }
     }
-    println!("{} passed, {failed} failed", chosen.len() - failed);
+    println!(
+        "{} passed, {failed} failed",
+        chosen.len().saturating_sub(failed)
+    );
     if failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -207,12 +282,51 @@ pub fn command(args: &[String]) -> ExitCode {
     }
 }
 
+/// Cells that are tried before everything is unloaded.
+const TOGETHER: usize = 16;
+
+/// Unloads the policies that have faults, but not `wfq`.
+fn unload_others() -> Result<(), String> {
+    let status = status()?;
+    let policies = status["policies"].as_array().into_iter().flatten();
+    policies
+        .filter_map(|policy| policy["name"].as_str())
+        .filter(|name| *name != "wfq")
+        .try_for_each(|name| baton(&["unload", name]).map(drop))
+}
+
+/// The number of the newest fault of a policy, and its report.
+fn newest_fault(policy: &str) -> Result<Option<(u64, Value)>, String> {
+    let status = status()?;
+    let faults = status["faults"].as_array().into_iter().flatten();
+    let mut faults = faults.filter(|fault| fault["policy"] == policy);
+    Ok(faults
+        .next()
+        .map(|fault| (fault["serial"].as_u64().unwrap_or(0), fault.clone())))
+}
+
 impl Cell {
+    /// Tries it, and prints the result.
+    fn is_contained(&self) -> bool {
+        let begin = Instant::now();
+        let end = self.run().and_then(|()| unload_others());
+        let seconds = begin.elapsed().as_secs_f64();
+        match &end {
+            Ok(()) => println!("cell ok | {} | {seconds:.2} s", self.name()),
+            Err(why) => {
+                println!("FAILED  cell | {}: {why}", self.name());
+                // The next cell is not to fail for it.
+                let _ = unload_everything();
+            }
+        }
+        end.is_ok()
+    }
+
     fn run(&self) -> Result<(), String> {
         let hog = match self.moment {
             Moment::WhileUpgrading | Moment::TwoPolicies => {
-                baton(&["load", "wfq"])?;
-                let hog = Hog::of("wfq", None)?;
+                // The other CPU idles now and then.
+                let hog = Hog::of("wfq", Some("0"))?;
                 let before = hog.ran()?;
                 Some((hog, before))
             }
@@ -231,8 +345,8 @@ impl Cell {
                 .unwrap_or_else(|_| Err("a panic beside it".into()));
             failed.and(beside)
         });
+        is_well("wfq")?;
         if let Some((hog, before)) = hog {
-            is_well("wfq")?;
             check(hog.ran()? > before, || "the hog stands still".into())?;
         }
         failed?;
@@ -270,30 +384,51 @@ impl Cell {
 
     fn in_call(&self, kind: &Kind, method: &str) -> Result<(), String> {
         let options = options(kind.fault, method);
-        if self.moment == Moment::Recorded {
+        let before = newest_fault(kind.policy)?.map_or(0, |(number, _)| number);
+        let (expected, says) = kind.expected(method);
+        let is_recorded = self.moment == Moment::Recorded;
+        // Its queue is to have tasks.
+        let has_hogs = kind.fault == "lost";
+        if is_recorded || has_hogs {
             baton(&["load", kind.policy, "--options", &options])?;
-            let recorder = Recorder::start(kind.policy, "/tmp/matrix", &[])?;
-            reach(kind.policy, method, &options)?;
-            let (status, summary, errors) = recorder.wait()?;
-            check(status.code() == Some(4), || {
+        }
+        let recorder = is_recorded
+            .then(|| Recorder::start(kind.policy, "/tmp/matrix", &[]))
+            .transpose()?;
+        // The policy may fail as soon as it has the first.
+        let hogs: Vec<Hog> = (0..if has_hogs { 3 } else { 0 })
+            .filter_map(|_| Hog::of(kind.policy, None).ok())
+            .collect();
+        reach(kind.policy, method, &options)?;
+        drop(hogs);
+        let newest = || -> Result<_, String> {
+            Ok(newest_fault(kind.policy)?.filter(|(number, _)| *number > before))
+        };
+        if let Some(recorder) = recorder {
+            // It goes on until the policy fails.
+            let (end, code) = match newest()? {
+                None => (recorder.end(), 0),
+                Some(_) => (recorder.wait(), 4),
+            };
+            let (status, summary, errors) = end?;
+            check(status.code() == Some(code), || {
                 format!("the recorder: {status}, {summary}: {errors}")
             })?;
-        } else {
-            reach(kind.policy, method, &options)?;
         }
-        let status = status()?;
-        let faults = status["faults"].as_array().cloned().unwrap_or_default();
-        let fault = faults.iter().find(|fault| fault["policy"] == kind.policy);
-        let fault = fault.ok_or_else(|| format!("no fault: {status}"))?;
-        // The stack has no place, nor have locks that the host finds.
-        let has_place = fault["place"].is_string()
-            || ["stack overflow", "deadlock"].contains(&kind.kind)
-            || kind.fault == "memory";
+        let fault = newest()?;
+        if expected == REFUSED {
+            let entry = policy(&status()?, kind.policy)?;
+            let is_refused = entry["refusals"].as_u64().is_some_and(|count| count > 0);
+            return check(fault.is_none() && is_refused, || {
+                format!("not refused: {entry}, {fault:?}")
+            });
+        }
+        let (_, fault) = fault.ok_or("there was no fault")?;
         check(
-            fault["kind"] == kind.kind
+            fault["kind"] == expected
                 && fault["method"] == method
-                && fault["message"].as_str().unwrap_or("").contains(kind.says)
-                && has_place,
+                && fault["message"].as_str().unwrap_or("").contains(says)
+                && (fault["place"].is_string() || !kind.has_place(method)),
             || format!("another fault: {fault}"),
         )
     }

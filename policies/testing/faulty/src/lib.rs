@@ -98,6 +98,7 @@ impl Faulty {
             Fault::Tail => drop(wrong::even(n)),
             Fault::Copies => wrong::copies(&self.block, &self.copy),
             Fault::Deadlock => wrong::deadlock(&self.queue),
+            Fault::Lost => drop(self.queue.lock().pop_front()),
             Fault::ManyLocks => wrong::many_locks(&self.many),
             _ => wrong::kept_lock(&self.many[0]),
         }

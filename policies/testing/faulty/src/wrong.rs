@@ -34,6 +34,8 @@ pub enum Fault {
     Deadlock,
     /// Takes more locks at once than a call may hold.
     ManyLocks,
+    /// Drops the `Schedulable` of the first task in its queue.
+    Lost,
     /// Forgets the guard of a lock, so that it is never released.
     KeptLock,
     /// No fault: allocates all memory, and copes when there is no more ([`hoard`]).
@@ -76,6 +78,7 @@ impl Fault {
             "copies" => Self::Copies,
             "deadlock" => Self::Deadlock,
             "many-locks" => Self::ManyLocks,
+            "lost" => Self::Lost,
             "kept-lock" => Self::KeptLock,
             "hoard" => Self::Hoard,
             "kick" => Self::Kick,
