@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Each target makes on a fresh Debian 12 or 13 what it needs, as root or with sudo: see vm/root.sh.
 
-.PHONY: demo test check containment matrix hostile agents programs kernels torture setup root-next clean
+.PHONY: demo test check containment matrix hostile agents programs kernels
+.PHONY: torture setup root-next clean
 
 demo: ## A policy is simulated, checked, compared, upgraded, crashed and replayed: 3 minutes
 	@./baton demo
@@ -14,13 +15,12 @@ check: ## Formatting, lints and house rules
 
 containment: ## Whatever a policy or the tool does wrong, 20 times in a row
 	@vm/enter cargo xtask booted 20 containment
-
 	@vm/enter cargo xtask loops
 
-matrix: ## Each method of a policy with each kind of fault, at six moments; writes the table of docs/faults.md
+matrix: ## Each method with each kind of fault, at six moments; writes the table of docs/faults.md
 	@vm/enter cargo xtask matrix
 
-hostile: ## Ten minutes of hostile clients of hint queues in a booted kernel, five of attributes, and ten of a user's hogs
+hostile: ## Hostile clients: ten minutes of hint queues, five of attributes, ten of a user's hogs
 	@vm/enter cargo xtask hostile 600
 	@vm/enter cargo xtask attributes 300
 	@vm/enter cargo xtask hogs 600

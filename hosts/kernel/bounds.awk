@@ -123,8 +123,9 @@ END {
 		print text
 	}
 	printf "define internal void @gc.safepoint_poll() {\n"
-	printf "  call void asm sideeffect \"decl %%gs:(baton_frame+%d)(%%rip)\\0A\\09js 1f\\0A2:\\0A", turns
-	printf ".pushsection .text.baton_polls,\\22ax\\22,@progbits\\0A1:\\09call baton_out_of_turns\\0A"
+	printf "  call void asm sideeffect \"decl %%gs:(baton_frame+%d)(%%rip)\\0A", turns
+	printf "\\09js 1f\\0A2:\\0A.pushsection .text.baton_polls,\\22ax\\22,@progbits\\0A"
+	printf "1:\\09call baton_out_of_turns\\0A"
 	printf "\\09jmp 2b\\0A.popsection\", \"~{dirflag},~{fpsr},~{flags}\"()\n"
 	printf "  ret void\n}\n"
 }

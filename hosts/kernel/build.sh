@@ -33,7 +33,8 @@ build=/lib/modules/$release/build
 [ -e "$build/Makefile" ] || lacks "the headers of kernel $release are not installed: no $build"
 # Each line has all names of one function, as in `baton doctor`.
 while read -r names; do
-	grep -qE "	($names)	vmlinux" "$build/Module.symvers" || lacks "kernel $release has no ${names##*|}, which Baton needs: Linux 6.18 has all"
+	grep -qE "	($names)	vmlinux" "$build/Module.symvers" ||
+		lacks "kernel $release has no ${names##*|}, which Baton needs: Linux 6.18 has all"
 done <<-NAMES
 	sched_setattr_nocheck
 	register_btf_kfunc_id_set
@@ -41,14 +42,16 @@ done <<-NAMES
 	_kmalloc_nolock_noprof|kmalloc_nolock_noprof|kmalloc_nolock
 	kfree_nolock
 NAMES
-grep -q '^CONFIG_SCHED_CLASS_EXT=y' "$build/.config" || lacks "kernel $release was built without sched_ext (CONFIG_SCHED_CLASS_EXT)"
+grep -q '^CONFIG_SCHED_CLASS_EXT=y' "$build/.config" ||
+	lacks "kernel $release was built without sched_ext (CONFIG_SCHED_CLASS_EXT)"
 # The kernel's types (BTF), for the types of the modules and for the shim.
 if [ -e "$build/vmlinux" ]; then
 	types=$build/vmlinux
 elif [ "$release" = "$(uname -r)" ] && [ -e /sys/kernel/btf/vmlinux ]; then
 	types=/sys/kernel/btf/vmlinux
 else
-	lacks "the types (BTF) of kernel $release are not here: neither $build/vmlinux nor, as another kernel runs, /sys/kernel/btf/vmlinux"
+	lacks "the types (BTF) of kernel $release are not here: neither $build/vmlinux nor," \
+		"as another kernel runs, /sys/kernel/btf/vmlinux"
 fi
 without= unpolled=
 case ${BATON_WITHOUT:-} in
@@ -65,8 +68,9 @@ export RUSTC_BOOTSTRAP=1
 # Part of the layout of states (policy/api/src/state.rs).
 BATON_RUSTC=$(rustc --version)
 export BATON_RUSTC
-kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Zcf-protection=branch \
--Zfunction-return=thunk-extern -Zretpoline-external-thunk -Cjump-tables=n -Zplt=yes -Zdirect-access-external-data=yes -Zemit-stack-sizes -Cdebuginfo=line-tables-only"
+kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Cjump-tables=n \
+-Zcf-protection=branch -Zfunction-return=thunk-extern -Zretpoline-external-thunk -Zplt=yes \
+-Zdirect-access-external-data=yes -Zemit-stack-sizes -Cdebuginfo=line-tables-only"
 [ -z "$without" ] || kernel_flags+=" --cfg=baton_without_recording"
 
 # Bytes of stack that one function may need, in C with those that it calls. A function that checks
@@ -76,36 +80,48 @@ max_frame=5120
 # Refuses an object with a function that needs more.
 small_frames() {
 	local sizes size name
-	sizes=$("$llvm/llvm-readelf" --stack-sizes -C "$1") || die "$1 has no sizes of frames (Baton's own fault)"
+	sizes=$("$llvm/llvm-readelf" --stack-sizes -C "$1") ||
+		die "$1 has no sizes of frames (Baton's own fault)"
 	# The first line that awk finds: "16696 NAME". Without one, read fails.
 	read -r size name < <(awk -v max=$max_frame '$1 + 0 > max && !found++' <<<"$sizes") || return 0
-	die "the function $name needs $size bytes of stack at once, of $max_frame: keep large values in storage, or in a Box (policy)"
+	die "the function $name needs $size bytes of stack at once, of $max_frame:" \
+		"keep large values in storage, or in a Box (policy)"
 }
 
-# short_chains CALLS OBJECT: refuses a policy in C whose functions need more with those that they call.
+# short_chains CALLS OBJECT: refuses a policy in C whose functions need more with those that they
+# call.
 short_chains() {
 	local why
-	why=$("$llvm/llvm-readelf" --stack-sizes "$2" | awk -v max=$max_frame -f "$here/chains.awk" "$1" -)
+	why=$("$llvm/llvm-readelf" --stack-sizes "$2" |
+		awk -v max=$max_frame -f "$here/chains.awk" "$1" -)
 	[ -z "$why" ] || die "$why"
 }
 
 # rust_library CRATE_DIR NAME [EMIT]: builds the crate's static library, and sets `library` to its
 # path. EMIT names further output of rustc.
 rust_library() {
-	(cd "$1" && CARGO_TARGET_DIR="$cache/build/rust$without" RUSTFLAGS="$kernel_flags --remap-path-prefix=$top/=" \
-		cargo rustc --quiet --release -Zbuild-std=core,alloc --target x86_64-unknown-none ${3:+-- --emit="$3"})
-	library=$cache/build/rust$without/x86_64-unknown-none/release/lib$2.a
+	local target=x86_64-unknown-none flags="$kernel_flags --remap-path-prefix=$top/="
+	(cd "$1" && CARGO_TARGET_DIR="$cache/build/rust$without" RUSTFLAGS="$flags" \
+		cargo rustc --quiet --release -Zbuild-std=core,alloc --target $target ${3:+-- --emit="$3"})
+	library=$cache/build/rust$without/$target/release/lib$2.a
 }
 
-# shipped OBJECT OUT FLAG...: gives kbuild an object, changed by objcopy with these flags, and removes
-# the original.
+# renew FILE: replaces the file by FILE.new, unless it is the same. What depends on it is then not
+# made anew.
+renew() {
+	if cmp -s "$1.new" "$1"; then rm "$1.new"; else mv "$1.new" "$1"; fi
+}
+
+# shipped OBJECT OUT FLAG...: gives kbuild an object, changed by objcopy with these flags, and
+# removes the original.
 shipped() {
 	local raw=$1 out=$2
 	shift 2
 	small_frames "$raw"
-	objcopy -R .eh_frame -R .stack_sizes -R .llvmbc -R .llvmcmd -R .comment "$@" "$raw" "$out.new"
+	objcopy -R .eh_frame -R .stack_sizes -R .llvmbc -R .llvmcmd -R .comment "$@" \
+		"$raw" "$out.new"
 	rm "$raw"
-	if cmp -s "$out.new" "$out"; then rm "$out.new"; else mv "$out.new" "$out"; fi
+	renew "$out"
 }
 
 # The version of LLVM that is in rustc: its tools compile policies.
@@ -120,17 +136,19 @@ turns=$(sed -n 's/^#define BATON_FRAME_TURNS \([0-9]*\).*/\1/p' "$here/guard.h")
 counted=(--redefine-sym mcount=baton_stack_check --redefine-sym bcmp=baton_bcmp)
 for name in memcpy memmove memset memcmp; do counted+=(--redefine-sym "$name=baton_$name"); done
 
-# bounded BITCODE OBJECT IN_C: compiles a policy, in C if IN_C is 1. Loops that are entered in several places are first made
-# ones that have one entry, as others get no poll. Code that several places share would have the
-# source line of one of them.
+# bounded BITCODE OBJECT IN_C: compiles a policy, in C if IN_C is 1. Loops that are entered in
+# several places are first made ones that have one entry, as others get no poll. Code that several
+# places share would have the source line of one of them.
 bounded() {
 	local passes=globaldce
-	[ -n "$unpolled" ] || passes="function(lower-switch,fix-irreducible),place-safepoints,$passes"
-	"$llvm/llvm-dis" "$1" -o - | awk -v turns="$turns" -v in_c="$3" -v calls="$2.calls" -f "$here/bounds.awk" |
+	[ -n "$unpolled" ] ||
+		passes="function(lower-switch,fix-irreducible),place-safepoints,$passes"
+	"$llvm/llvm-dis" "$1" -o - |
+		awk -v turns="$turns" -v in_c="$3" -v calls="$2.calls" -f "$here/bounds.awk" |
 		"$llvm/opt" -S -passes="$passes" -spp-no-entry -spp-no-call -spp-all-backedges |
 		sed '/^define /s/ gc "statepoint-example"//' |
-		"$llvm/llc" -O3 -filetype=obj -relocation-model=static -code-model=kernel -function-sections -data-sections \
-			-enable-tail-merge=0 -stack-size-section -o "$2"
+		"$llvm/llc" -O3 -filetype=obj -relocation-model=static -code-model=kernel \
+			-function-sections -data-sections -enable-tail-merge=0 -stack-size-section -o "$2"
 	[ "$3" = 0 ] || short_chains "$2.calls" "$2"
 	# Here, as Rust's own library has functions on memory that are not counted.
 	objcopy "${counted[@]}" "$2"
@@ -147,7 +165,8 @@ copy() {
 
 # The compiler named by the headers, which make would use, may not be installed.
 if [ -z "${CC:-}" ]; then
-	named=$(printf '.PHONY: cc\ninclude %s/.kernelvariables\ncc:\n\t@echo $(CC)\n' "$build" | make -s -f - cc 2>/dev/null || :)
+	named=$(printf '.PHONY: cc\ninclude %s/.kernelvariables\ncc:\n\t@echo $(CC)\n' "$build" |
+		make -s -f - cc 2>/dev/null || :)
 	[ -z "$named" ] || command -v "${named##* }" >/dev/null || CC=gcc
 fi
 
@@ -167,7 +186,9 @@ has_types() {
 add_types() {
 	local module=$1 resolve=$build/tools/bpf/resolve_btfids/resolve_btfids
 	! has_types "$module" || return 0
-	[ -x "$resolve" ] || lacks "$module has no types (BTF), and the headers of kernel $release lack what adds them: $resolve"
+	[ -x "$resolve" ] ||
+		lacks "$module has no types (BTF), and the headers of kernel $release lack what adds" \
+			"them: $resolve"
 	LLVM_OBJCOPY=objcopy pahole -J --btf_features=default --btf_base "$types" "$module" &&
 		"$resolve" -b "$types" "$module" &&
 		has_types "$module" ||
@@ -178,9 +199,12 @@ module() {
 	local dir=$1 log
 	shift
 	log=$dir/make.log
-	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} ${without:+KCFLAGS=-DBATON_WITHOUT_RECORDING} "$@" modules >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} \
+		${without:+KCFLAGS=-DBATON_WITHOUT_RECORDING} "$@" modules >"$log" 2>&1 ||
+		{ cat "$log" >&2; return 1; }
 	# objtool cannot be told that a function changes stacks without returning
-	grep -E 'warning:|error:' "$log" | grep -v 'skipping BTF\|baton_unwind\|rust_begin_unwind\|compiler differs\|pahole version differs' >&2 || :
+	local harmless='skipping BTF|baton_unwind|rust_begin_unwind|compiler differs|pahole version differs'
+	grep -E 'warning:|error:' "$log" | grep -vE "$harmless" >&2 || :
 }
 
 build_core() {
@@ -197,18 +221,21 @@ build_core() {
 	ld -r --gc-sections "${exports[@]/#/-u}" -o "$dir/core_lib.raw" "$library"
 	shipped "$dir/core_lib.raw" "$dir/core_lib.o_shipped" --strip-debug
 	! nm "$dir/core_lib.o_shipped" | grep baton_core_must_not_panic >/dev/null ||
-		die "the rules (hosts/core) can panic: baton_core_must_not_panic is linked in (Baton's own fault)"
+		die "the rules (hosts/core) can panic: baton_core_must_not_panic is linked in" \
+			"(Baton's own fault)"
 	module "$dir"
 	add_types "$dir/baton.ko"
 	if [ ! -s "$dir/vmlinux.h" ]; then
-		bpftool btf dump file "$types" format c >"$dir/vmlinux.h.new" || lacks "bpftool cannot read the types in $types"
+		bpftool btf dump file "$types" format c >"$dir/vmlinux.h.new" ||
+			lacks "bpftool cannot read the types in $types"
 		mv "$dir/vmlinux.h.new" "$dir/vmlinux.h"
 	fi
 	local object
 	for object in shim latency cores; do
 		copy "$here/$object.bpf.c" "$dir/bpf"
-		clang -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -fms-extensions -Wall -Wno-microsoft-anon-tag \
-			-Wno-missing-declarations -I"$dir" -c "$dir/bpf/$object.bpf.c" -o "$dir/$object.bpf.o"
+		clang -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -fms-extensions -Wall \
+			-Wno-microsoft-anon-tag -Wno-missing-declarations -I"$dir" \
+			-c "$dir/bpf/$object.bpf.c" -o "$dir/$object.bpf.o"
 	done
 	copy "$dir/baton.ko" "$dir"/*.bpf.o "$out"
 }
@@ -216,7 +243,8 @@ build_core() {
 build_agent() {
 	local out=$1 core=$work/core dir=$work/agent
 	[ -e "$core/Module.symvers" ] || build_core "$out"
-	copy "$top"/hosts/agent/kernel/*.[ch] "$here/interrupt.h" "$here/register.h" "$top"/policy/c/*.h "$dir"
+	copy "$top"/hosts/agent/kernel/*.[ch] "$here/interrupt.h" "$here/register.h" \
+		"$top"/policy/c/*.h "$dir"
 	cp "$top/hosts/agent/kernel/Kbuild" "$dir/Kbuild"
 	module "$dir" KBUILD_EXTRA_SYMBOLS="$core/Module.symvers"
 	copy "$dir/baton_agent.ko" "$out"
@@ -259,16 +287,17 @@ wrap() {
 		baton-message baton-seam; do
 		printf '[profile.release.package.%s]\noverflow-checks = true\n' "$crate"
 	done >>"$dir/Cargo.toml.new"
-	cmp -s "$dir/Cargo.toml.new" "$dir/Cargo.toml" && rm "$dir/Cargo.toml.new" || mv "$dir/Cargo.toml.new" "$dir/Cargo.toml"
+	renew "$dir/Cargo.toml"
 	printf '#![no_std]\nbaton_glue::export!(policy::BatonPolicy);\n' >"$dir/src/lib.rs.new"
-	cmp -s "$dir/src/lib.rs.new" "$dir/src/lib.rs" && rm "$dir/src/lib.rs.new" || mv "$dir/src/lib.rs.new" "$dir/src/lib.rs"
+	renew "$dir/src/lib.rs"
 }
 
 # clang_flags DIR NAME: sets `flags` to the kernel's flags for a file in C, as clang knows them.
 # kbuild prints them for the compiler that built the kernel, which is GCC.
 clang_flags() {
 	local dir=$1 flag next=
-	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} BATON_POLICY="$2" policy_module.o >"$dir/make.log" 2>&1 ||
+	make -s -C "$build" M="$dir" ${CC:+CC="$CC"} BATON_POLICY="$2" policy_module.o \
+		>"$dir/make.log" 2>&1 ||
 		{ cat "$dir/make.log" >&2; return 1; }
 	flags=()
 	for flag in $(sed -n 's/^savedcmd_policy_module.o := [^ ]* //p' "$dir/.policy_module.o.cmd"); do
@@ -280,16 +309,19 @@ clang_flags() {
 		-mindirect-branch-* | -mrecord-mcount | -mfentry | -DCC_USING_FENTRY | -mno-fp-ret-in-387) ;;
 		-fpatchable-function-entry=* | -fmin-function-alignment=* | -fno-allow-store-data-races) ;;
 		-fzero-init-padding-bits=* | -fdiagnostics-* | -fno-stack-check | -fconserve-stack) ;;
-		-falign-jumps=* | -falign-loops=* | -fomit-frame-pointer | -fsanitize=* | -fasan-* | -fplugin* | -fno-strict-overflow | -pg) ;;
+		-falign-jumps=* | -falign-loops=* | -fomit-frame-pointer | -fno-strict-overflow | -pg) ;;
+		-fsanitize=* | -fasan-* | -fplugin*) ;;
 		-Wvla-* | -Wp,* | -c | -DKBUILD_BASENAME=*) ;;
 		-I/*) flags+=(-isystem "${flag#-I}") ;;
 		-D* | -I* | -f* | -m* | -O* | -g* | -std=* | -nostdinc) flags+=("${flag//\'/}") ;;
 		esac
 		next=
 	done
-	[ ${#flags[@]} -gt 0 ] || die "kbuild does not say how it compiles C: $dir/.policy_module.o.cmd (Baton's own fault)"
-	flags+=(-fsanitize=array-bounds,shift-exponent,signed-integer-overflow -fsanitize-trap=all -fno-sanitize-merge
-		-DKBUILD_BASENAME="\"policy\"" -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Werror=vla -Werror=alloca)
+	[ ${#flags[@]} -gt 0 ] ||
+		die "kbuild does not say how it compiles C: $dir/.policy_module.o.cmd (Baton's own fault)"
+	flags+=(-fsanitize=array-bounds,shift-exponent,signed-integer-overflow -fsanitize-trap=all
+		-fno-sanitize-merge -DKBUILD_BASENAME="\"policy\"" -Wall -Wextra -Wno-unused-parameter
+		-Wno-sign-compare -Werror=vla -Werror=alloca)
 }
 
 # c_bitcode DIR NAME OUT FILE...: compiles a policy in C.
@@ -307,7 +339,8 @@ c_bitcode() {
 build_policy() {
 	# The tools' packages are named as their directory.
 	[ -x "$llvm/opt" ] && [ -x "$llvm/clang" ] ||
-		lacks "LLVM of rustc's version, which compiles policies, is not installed: Debian's packages llvm-N and clang-N for $llvm"
+		lacks "LLVM of rustc's version, which compiles policies, is not installed:" \
+			"Debian's packages llvm-N and clang-N for $llvm"
 	local policy out=$2 package name dir code sources=() headers=()
 	policy=$(cd "$1" && pwd)
 	if [ -e "$policy/Cargo.toml" ]; then
@@ -343,8 +376,10 @@ build_policy() {
 	# The kernel finds the functions for BPF programs by their names, and takes those of the newest
 	# module.
 	local taken
-	taken=$(comm -12 <(defined "$dir/baton_$name.ko") <(defined "$core/baton.ko") | grep '^baton_' | tr '\n' ' ' || :)
-	[ -z "$taken" ] || die "the policy $name has functions with names of the core's: ${taken}(rename them; user)"
+	taken=$(comm -12 <(defined "$dir/baton_$name.ko") <(defined "$core/baton.ko") |
+		grep '^baton_' | tr '\n' ' ' || :)
+	[ -z "$taken" ] ||
+		die "the policy $name has functions with names of the core's: ${taken}(rename them; user)"
 	copy "$dir/baton_$name.ko" "$out"
 }
 

@@ -34,8 +34,8 @@ pub enum Error {
     TimedOut {
         /// The timeout, in seconds.
         seconds: u64,
-        /// Whether the command had ended by then.
-        state: &'static str,
+        /// Whether the command had ended by then, and what the CPUs did.
+        state: String,
         /// The guest's kernel log. If a CPU was stuck, its last lines show where.
         log: String,
     },

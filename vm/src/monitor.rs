@@ -12,6 +12,9 @@ use std::time::Duration;
 const LOOKS: u32 = 10;
 const APART: Duration = Duration::from_millis(100);
 
+/// How long QEMU may take for an answer: a machine that runs other guests as well is slow.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Start of the address range of modules, which contains nothing else that runs for long
 /// (arch/x86/include/asm/pgtable_64_types.h).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
@@ -30,16 +33,39 @@ pub fn arguments(name: &str) -> [String; 4] {
     ]
 }
 
-/// If a CPU is stuck in a module or with interrupts off, makes the guest's kernel print where all
-/// CPUs are, and end. Returns false if no CPU is stuck, or the state is not known.
-pub fn ask_where(name: &str) -> bool {
-    Monitor::open(name)
-        .and_then(|mut monitor| monitor.ask_where())
-        .unwrap_or(false)
+/// What the CPUs of a guest do that has not ended in time.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cpus {
+    /// One is stuck in a module or with interrupts off. The guest's kernel was made to print where
+    /// all CPUs are, and to end.
+    Stuck,
+    /// All take interrupts now and then.
+    Free,
+    /// QEMU did not say, for this reason.
+    Unknown(String),
 }
 
-/// Sends NMIs to a guest while a CPU executes a module with interrupts off and does not end that, as a
-/// watchdog of a machine does.
+impl std::fmt::Display for Cpus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stuck => f.write_str("a CPU is stuck"),
+            Self::Free => f.write_str("no CPU is stuck"),
+            Self::Unknown(why) => write!(f, "QEMU does not say whether a CPU is stuck: {why}"),
+        }
+    }
+}
+
+/// Asks what the CPUs do, and ends the guest if one is stuck.
+pub fn ask_where(name: &str) -> Cpus {
+    match Monitor::open(name).and_then(|mut monitor| monitor.ask_where()) {
+        Ok(true) => Cpus::Stuck,
+        Ok(false) => Cpus::Free,
+        Err(why) => Cpus::Unknown(why.to_string()),
+    }
+}
+
+/// Sends NMIs to a guest while a CPU executes a module with interrupts off and does not end that,
+/// as a watchdog of a machine does.
 pub struct Watchdog<'a> {
     name: &'a str,
     monitor: Option<Monitor>,
@@ -93,7 +119,7 @@ struct Monitor(BufReader<UnixStream>);
 impl Monitor {
     fn open(name: &str) -> std::io::Result<Self> {
         let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let mut monitor = Self(BufReader::new(stream));
         monitor.say(r#"{"execute":"qmp_capabilities"}"#)?;
         Ok(monitor)

@@ -229,11 +229,13 @@ impl Vm {
                 )));
             }
             End::Exited(status, _) => status,
-            End::Stopped => {
+            End::Stopped(cpus) => {
                 let state = match report {
                     Some(_) => "the command had ended, but the guest did not power off",
                     None => "the command had not ended",
                 };
+                let cpus = cpus.map_or(String::new(), |cpus| format!("; {cpus}"));
+                let state = format!("{state}{cpus}");
                 return Err(Error::TimedOut {
                     seconds: self.timeout.as_secs(),
                     state,
@@ -332,13 +334,17 @@ impl Vm {
             });
             let mut watchdog = self.watchdog.then(|| monitor::Watchdog::new(monitor));
             let mut turns = 0_u32;
+            let mut cpus = None;
             let status = loop {
                 if let Some(status) = qemu.try_wait().doing(|| "waiting for QEMU".into())? {
                     break Some(status);
                 }
                 let is_late = Instant::now() >= deadline;
                 if is_late || nobody_listens.load(Ordering::Relaxed) {
-                    if is_late && monitor::ask_where(monitor) {
+                    if is_late {
+                        cpus = Some(monitor::ask_where(monitor));
+                    }
+                    if cpus == Some(monitor::Cpus::Stuck) {
                         wait_for(&mut qemu, LAST_WORDS);
                     }
                     qemu.kill().doing(|| "stopping QEMU".into())?;
@@ -355,7 +361,10 @@ impl Vm {
             let forwarded = forward.join().expect("the output's write does not panic");
             let captured = forwarded.doing(|| "passing on the guest's output".into())?;
             Ok((
-                status.map_or(End::Stopped, |status| End::Exited(status, messages)),
+                match status {
+                    Some(status) => End::Exited(status, messages),
+                    None => End::Stopped(cpus),
+                },
                 captured,
             ))
         })
@@ -390,8 +399,8 @@ fn forward(from: &mut impl Read, to: &mut (dyn Write + Send)) -> std::io::Result
 enum End {
     /// QEMU ended by itself, with this output on standard error.
     Exited(ExitStatus, String),
-    /// QEMU was killed after the timeout.
-    Stopped,
+    /// QEMU was killed after the timeout, when its CPUs did this.
+    Stopped(Option<monitor::Cpus>),
 }
 
 /// The report of the guest's first process after the command has ended: `exit CODE`, newline, a

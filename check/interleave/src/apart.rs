@@ -181,7 +181,7 @@ impl Wreck {
             None => {
                 let kind = match crash {
                     Crash::StackOverflow => BatonFaultKind::StackOverflow,
-                    Crash::Endless => BatonFaultKind::Stall,
+                    Crash::Endless => BatonFaultKind::EndlessLoop,
                     _ => BatonFaultKind::Panic,
                 };
                 table::end_at(&world, kind, crash.to_string(), place);

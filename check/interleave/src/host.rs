@@ -116,7 +116,7 @@ impl Host for Checker {
         let method = report.method;
         let (property, what) = match fault.kind {
             K::Deadlock => (Property::Deadlock, format!("{method}: {}", report.message)),
-            K::LockTimeout | K::Stall => (
+            K::LockTimeout | K::Stall | K::EndlessLoop => (
                 Property::Endless,
                 format!("{method} does not come to an end"),
             ),

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr;
 
 use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonMethod, BATON_ABORTED};
-use baton_native::{Change, Instance};
+use baton_native::{give_up, Change, Crash, Instance};
 use baton_trace::{fault_name, method_name, About, Call, Carried, Event, Return};
 
 use crate::ahead::Ahead;
@@ -191,6 +191,10 @@ impl<'r> Lane<'r> {
         self.course.set(Course::Follows);
         self.given.set(0);
         self.done();
+        if let Some(kind) = self.is_without_end() {
+            self.note_end_by_kernel(kind);
+            return self.call.set(None);
+        }
         let Carried {
             slice,
             nr_kicks,
@@ -316,7 +320,7 @@ impl<'r> Lane<'r> {
             // The replay ends here in any case.
             None => return self.course.set(Course::Adrift),
             Some(Event::End { .. }) => return self.course.set(Course::Cut),
-            Some(Event::Abandoned { kind, .. }) if self.there_is_more(kind) => return,
+            Some(Event::Abandoned { kind, .. }) if self.was_limited(kind) => return,
             Some(_) => {}
         }
         // Everything before this event must be replayed correctly first.
@@ -341,26 +345,63 @@ impl<'r> Lane<'r> {
         self.stop(End::Diverged(Box::new(divergence)));
     }
 
-    /// Whether the recorded call was ended because the kernel's stack or memory was exhausted. A
-    /// replay has more of both, so the call goes on to its end, but is not compared any more.
-    fn there_is_more(&self, kind: u8) -> bool {
-        let (what, kind) = match kind {
-            kind if kind == BatonFaultKind::StackOverflow as u8 => {
-                ("stack", BatonFaultKind::StackOverflow)
-            }
-            kind if kind == BatonFaultKind::OutOfMemory as u8 => {
-                ("memory", BatonFaultKind::OutOfMemory)
-            }
-            _ => return false,
-        };
+    /// Whether the recorded call was ended because something was exhausted that the kernel grants.
+    /// A replay has more of it, so the call goes on to its end, but is not compared any more.
+    fn was_limited(&self, kind: u8) -> bool {
+        use BatonFaultKind::{EndlessLoop, OutOfMemory, StackOverflow};
+        let kinds = [StackOverflow, OutOfMemory, EndlessLoop];
+        let kind = kinds.into_iter().find(|limited| *limited as u8 == kind);
+        if let Some(kind) = kind {
+            self.note_end_by_kernel(kind);
+        }
+        kind.is_some()
+    }
+
+    /// Notes that the kernel ended the call here.
+    fn note_end_by_kernel(&self, kind: BatonFaultKind) {
         if let (Some(number), Some(call)) = (self.turn(None), self.call.get()) {
-            self.last_words.borrow_mut().message =
-                format!("the kernel's {what} was used up here; in a replay there is more");
+            let why = match kind {
+                BatonFaultKind::StackOverflow => "the call had used up its stack here",
+                BatonFaultKind::OutOfMemory => {
+                    "the kernel's memory was used up here; in a replay there is more"
+                }
+                _ => "the call did not end: its loops turned on and on from here",
+            };
+            self.last_words.borrow_mut().message = why.into();
             self.note_fault(&call, kind as u8, number);
             self.done();
             self.course.set(Course::Cut);
         }
-        true
+    }
+
+    /// Whether the kernel ended the call as an endless loop or recursion, and the policy asks for
+    /// nothing before that: the replay would not come back from it. In a debugger it goes on, so
+    /// that the loop can be seen.
+    #[inline]
+    fn is_without_end(&self) -> Option<BatonFaultKind> {
+        use BatonFaultKind::{EndlessLoop, StackOverflow};
+        let ahead = self.ahead.borrow();
+        let Some(Event::Abandoned { kind, .. }) = ahead.front() else {
+            return None;
+        };
+        let found = [EndlessLoop, StackOverflow].into_iter();
+        let mut found = found.filter(|endless| *endless as u8 == *kind);
+        found.next().filter(|_| self.scope.get().is_null())
+    }
+
+    /// Leaves the policy in the midst of its call if that has no end. The stack of [`Self::run`]
+    /// stays as it is left.
+    #[inline]
+    fn leave_endless(&self) {
+        let Some(kind) = self.is_without_end() else {
+            return;
+        };
+        self.note_end_by_kernel(kind);
+        let held = self.held.take();
+        held.iter().for_each(|address| self.order.unlock(*address));
+        self.call.set(None);
+        self.course.set(Course::Outside);
+        give_up(Crash::Endless);
     }
 
     /// The policy asks for something without a stamp. `fits` takes the answer from the recorded
@@ -375,16 +416,21 @@ impl<'r> Lane<'r> {
         if self.course.get() != Course::Follows {
             return otherwise;
         }
-        {
+        let answer = {
             let mut ahead = self.ahead.borrow_mut();
-            if let Some(answer) = ahead.front().and_then(fits) {
+            let answer = ahead.front().and_then(fits);
+            if answer.is_some() {
                 ahead.pop();
-                self.number.set(self.number.get() + 1);
-                return answer;
             }
-        }
-        self.diverge(did);
-        otherwise
+            answer
+        };
+        let Some(answer) = answer else {
+            self.diverge(did);
+            return otherwise;
+        };
+        self.number.set(self.number.get() + 1);
+        self.leave_endless();
+        answer
     }
 
     /// The policy allocates memory. Returns whether the recorded allocation succeeded.
@@ -456,6 +502,7 @@ impl<'r> Lane<'r> {
             Grant::Granted => {
                 self.held.borrow_mut().push(address);
                 self.done();
+                self.leave_endless();
                 return true;
             }
             Grant::Ended => self.course.set(Course::Adrift),

@@ -225,6 +225,10 @@ pub fn checkpoint_after(
 pub fn replay(recording: &Recording, policy: Policy, options: &Options) -> Result<Outcome, String> {
     let (mut outcome, instance) = run::once(recording, policy, options)?;
     let End::Diverged(first) = &mut outcome.end else {
+        // After a fault its values may be half changed. The kernel does not drop them either.
+        if !outcome.faults.is_empty() {
+            std::mem::forget(instance);
+        }
         return Ok(outcome);
     };
     if let Some(cpu) = torn_away(recording) {

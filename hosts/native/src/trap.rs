@@ -54,10 +54,7 @@ impl fmt::Display for Crash {
                 "a trap: BUG(), or what C does not define (an index behind an array, a shift that is \
                  too wide)",
             ),
-            Self::Endless => write!(
-                f,
-                "the call was ended, as it went on and on (in the kernel nothing ends a loop)"
-            ),
+            Self::Endless => f.write_str("the call was ended, as it went on and on"),
             Self::Abort => f.write_str("the call ended the process: abort()"),
         }
     }

@@ -333,7 +333,7 @@ impl Cell {
             _ => None,
         };
         let load = (self.moment == Moment::UnderLoad)
-            .then(|| Load::hackbench(2, 30))
+            .then(|| Load::hackbench(2, 10))
             .transpose()?;
         let is_over = AtomicBool::new(false);
         let failed = scope(|scope| {
@@ -359,13 +359,10 @@ impl Cell {
         while !is_over.load(Relaxed) {
             match self.moment {
                 Moment::WhileUpgrading => baton(&["upgrade", "wfq"]).map(drop)?,
-                Moment::DuringHotplug => {
-                    let online = if turns % 2 == 0 { "0" } else { "1" };
-                    set_online(online)?;
-                    sleep(Duration::from_millis(20));
-                }
-                _ => sleep(Duration::from_millis(20)),
+                Moment::DuringHotplug => set_online(if turns % 2 == 0 { "0" } else { "1" })?,
+                _ => {}
             }
+            sleep(Duration::from_millis(20));
             turns += 1;
         }
         if self.moment == Moment::DuringHotplug {

@@ -52,6 +52,7 @@ pub fn cases() -> Vec<Case> {
         case!("a ring is full: events are lost, and counted", full(false)),
         case!("a ring is full: a lossless recording ends", full(true)),
         case!("a fault while recording", fault()),
+        case!("a recorded call without an end is replayed", endless()),
         case!("CPU hotplug while recording", hotplug()),
     ]
 }
@@ -578,6 +579,33 @@ fn fault() -> Result<(), String> {
         .filter(|&item| abandoned(item))
         .count();
     check(count == 1, || format!("{count} calls were abandoned"))
+}
+
+/// The replay comes to its end, with the fault. The loops take locks and ask for nothing, and the
+/// recursion asks for nothing.
+fn endless() -> Result<(), String> {
+    for (fault, kind) in [
+        ("forever", "endless loop"),
+        ("copies", "endless loop"),
+        ("recursion", "stack overflow"),
+    ] {
+        let options = format!("fault={fault},after=200");
+        baton(&["load", "faulty", "--all", "--options", &options])?;
+        let recorder = Recorder::start("faulty", FILE, &[])?;
+        Load::hackbench(1, 20)?.end()?;
+        let (status, summary, errors) = recorder.wait()?;
+        check(status.code() == Some(4), || {
+            format!("{status}, {summary}: {errors}")
+        })?;
+        let recording = is_whole(FILE, &summary)?;
+        let outcome = replay(&recording, in_user_space("faulty")?, &Options::default())?;
+        let faults: Vec<_> = outcome.faults.iter().map(|fault| fault.kind).collect();
+        check(outcome.end == End::Whole && faults == [kind], || {
+            format!("{fault}: {outcome:?}")
+        })?;
+        baton(&["unload", "faulty"])?;
+    }
+    Ok(())
 }
 
 fn hotplug() -> Result<(), String> {

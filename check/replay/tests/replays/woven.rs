@@ -325,10 +325,14 @@ fn the_answer_of_a_method_that_gives_none_means_nothing() {
     }
 }
 
-/// The kernel has less memory and less stack, so the call was ended there.
+/// The kernel has less memory, stack and time, so the call was ended there.
 #[test]
 fn a_call_that_had_too_little_is_taken_as_ended() {
-    for (kind, what) in [(2, "out of memory"), (3, "stack overflow")] {
+    for (kind, what, says) in [
+        (2, "out of memory", "in a replay there is more"),
+        (3, "stack overflow", "had used up its stack here"),
+        (11, "endless loop", "turned on and on from here"),
+    ] {
         let mut cpus = crossing();
         cpus[0].truncate(3);
         if kind == 2 {
@@ -345,11 +349,7 @@ fn a_call_that_had_too_little_is_taken_as_ended() {
                 panic!("{:?}", outcome.faults)
             };
             assert_eq!((fault.kind, fault.cpu), (what, 0));
-            assert!(
-                fault.message.ends_with("in a replay there is more"),
-                "{}",
-                fault.message
-            );
+            assert!(fault.message.ends_with(says), "{}", fault.message);
         }
     }
 }
