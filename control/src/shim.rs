@@ -40,8 +40,7 @@ pub struct Ready(Object);
 
 /// Loads a shim without attaching it. Another one may be attached meanwhile.
 pub fn ready(object: &Path, fit: Fit) -> Result<Ready> {
-    let constants = KernelConstants::read()?;
-    quietly(|| open_and_load(object, fit, &constants)).map(Ready)
+    quietly(|| open_and_load(object, fit)).map(Ready)
 }
 
 impl Ready {
@@ -69,9 +68,8 @@ fn quietly<T>(f: impl FnOnce() -> libbpf_rs::Result<T>) -> Result<T> {
 /// Lets the kernel's verifier check the whole shim, and releases it again without attaching it. The
 /// core must be loaded, as the shim calls it. An error contains the kernel's message.
 pub fn try_out(object: &Path, fit: Fit) -> std::result::Result<(), String> {
-    let constants = KernelConstants::read().map_err(|error| error.what)?;
     let quiet = set_print(Some((PrintLevel::Warn, keep)));
-    let done = open_and_load(object, fit, &constants);
+    let done = open_and_load(object, fit);
     set_print(quiet);
     let said = SAID
         .lock()
@@ -142,34 +140,6 @@ fn prepare_pin() -> Result<()> {
     })
 }
 
-/// Constants from the kernel's types. `immed` is 0 if the kernel does not have it.
-struct KernelConstants {
-    immed: u64,
-    switch_partial: u64,
-}
-
-impl KernelConstants {
-    fn read() -> Result<Self> {
-        let btf = Btf::from_vmlinux().map_err(|e| {
-            Error::environment(
-                format!("the kernel does not describe its types (BTF): {e}"),
-                "use a kernel with CONFIG_DEBUG_INFO_BTF; `baton doctor` says what else is needed",
-            )
-        })?;
-        let switch_partial = enum_value(&btf, "scx_ops_flags", "SCX_OPS_SWITCH_PARTIAL")
-            .ok_or_else(|| {
-                Error::environment(
-                    "this kernel has no sched_ext",
-                    "boot one with CONFIG_SCHED_CLASS_EXT, or use `baton vm run`",
-                )
-            })?;
-        Ok(Self {
-            immed: enum_value(&btf, "scx_enq_flags", "SCX_ENQ_IMMED").unwrap_or(0),
-            switch_partial,
-        })
-    }
-}
-
 /// The value of an enumerator in the kernel's types.
 pub fn enum_value(btf: &Btf<'_>, of: &str, name: &str) -> Option<u64> {
     let name = Some(OsStr::new(name));
@@ -184,23 +154,15 @@ pub fn enum_value(btf: &Btf<'_>, of: &str, name: &str) -> Option<u64> {
     found
 }
 
-fn open_and_load(
-    object: &Path,
-    fit: Fit,
-    constants: &KernelConstants,
-) -> libbpf_rs::Result<Object> {
+fn open_and_load(object: &Path, fit: Fit) -> libbpf_rs::Result<Object> {
     let mut shim = ObjectBuilder::default().open_file(object)?;
     let places = Places::of(&shim)
         .ok_or_else(|| malformed("it does not have the variables of Baton's shim"))?;
+    let mut switch_partial = 0;
     for mut map in shim.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name == "slots" {
             map.set_max_entries(fit.max_tasks)?;
-        } else if name == "baton_ops" && !fit.all {
-            let ops = map
-                .initial_value_mut()
-                .ok_or_else(|| malformed("its scheduler has no value"))?;
-            places.ops_flags.or(ops, constants.switch_partial)?;
         } else if name.ends_with(".rodata") {
             let data = map
                 .initial_value_mut()
@@ -208,8 +170,14 @@ fn open_and_load(
             places.all_tasks.or(data, fit.all.into())?;
             // The initial value is 1.
             places.nr_cpus.set(data, fit.nr_cpus.into())?;
-            places.immed.or(data, constants.immed)?;
+            switch_partial = places.switch_partial.get(data)?;
         }
+    }
+    let mut ops = shim.maps_mut().find(|map| map.name() == "baton_ops");
+    let ops = ops.as_mut().and_then(|ops| ops.initial_value_mut());
+    let ops = ops.ok_or_else(|| malformed("its scheduler has no value"))?;
+    if !fit.all {
+        places.ops_flags.or(ops, switch_partial)?;
     }
     shim.load()
 }
@@ -236,24 +204,28 @@ impl Place {
         Ok(())
     }
 
-    /// Sets these bits in addition to the present ones.
-    fn or(self, data: &mut [u8], bits: u64) -> libbpf_rs::Result<()> {
-        let mut old = [0; 8];
+    fn get(self, data: &[u8]) -> libbpf_rs::Result<u64> {
+        let mut value = [0; 8];
         let there = data
             .get(self.offset..self.offset + self.size)
-            .zip(old.get_mut(..self.size));
+            .zip(value.get_mut(..self.size));
         let (there, place) =
             there.ok_or_else(|| malformed("one of its variables is out of place"))?;
         place.copy_from_slice(there);
-        self.set(data, u64::from_le_bytes(old) | bits)
+        Ok(u64::from_le_bytes(value))
+    }
+
+    /// Sets these bits in addition to the present ones.
+    fn or(self, data: &mut [u8], bits: u64) -> libbpf_rs::Result<()> {
+        self.set(data, self.get(data)? | bits)
     }
 }
 
-/// The places of the variables that the loader sets.
+/// The places of the variables that the loader sets, or reads.
 struct Places {
     all_tasks: Place,
     nr_cpus: Place,
-    immed: Place,
+    switch_partial: Place,
     ops_flags: Place,
 }
 
@@ -284,7 +256,7 @@ impl Places {
         Some(Self {
             all_tasks: constant("all_tasks")?,
             nr_cpus: constant("nr_cpus")?,
-            immed: constant("immed")?,
+            switch_partial: constant("switch_partial")?,
             ops_flags: Place {
                 offset: offset as usize / 8,
                 size: 8,

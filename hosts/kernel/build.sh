@@ -234,10 +234,13 @@ build_core() {
 	for object in shim latency cores; do
 		copy "$here/$object.bpf.c" "$dir/bpf"
 		clang -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -fms-extensions -Wall \
-			-Wno-microsoft-anon-tag -Wno-missing-declarations -I"$dir" \
+			-Wno-microsoft-anon-tag -Wno-missing-declarations -DBPF_NO_PRESERVE_ACCESS_INDEX -I"$dir" \
 			-c "$dir/bpf/$object.bpf.c" -o "$dir/$object.bpf.o"
 	done
-	copy "$dir/baton.ko" "$dir"/*.bpf.o "$out"
+	# Three quarters of it are debug information, which each load would read.
+	mkdir -p "$dir/stripped"
+	objcopy --strip-debug "$dir/baton.ko" "$dir/stripped/baton.ko"
+	copy "$dir/stripped/baton.ko" "$dir"/*.bpf.o "$out"
 }
 
 build_agent() {

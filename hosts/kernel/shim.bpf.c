@@ -55,12 +55,20 @@ char _license[] SEC("license") = "GPL";
 #define ENQUEUE_FLAGS (BATON_F_WAKEUP | BATON_F_RESTORE)
 #define WAKE_FLAGS (BATON_F_FORK | BATON_F_SYNC)
 
+/* Read by the loader. */
+const volatile u64 switch_partial = SCX_OPS_SWITCH_PARTIAL;
+
 /* Set by the loader. */
 /* 1: all normal tasks of the machine; 0: only tasks of class SCHED_EXT */
 const volatile u32 all_tasks;
 const volatile u32 nr_cpus = 1;	/* possible CPUs */
-/* SCX_ENQ_IMMED if the kernel has it: re-enqueues tasks when a higher class takes the CPU */
-const volatile u64 immed;
+
+/* Re-enqueues tasks when a higher class takes the CPU. 0 if the kernel does not have it. */
+enum scx_enq_flags___immed { SCX_ENQ_IMMED___immed = 1ULL << 33 };
+#define IMMED									\
+	(bpf_core_enum_value_exists(enum scx_enq_flags___immed, SCX_ENQ_IMMED___immed) ? \
+		 bpf_core_enum_value(enum scx_enq_flags___immed, SCX_ENQ_IMMED___immed) : \
+		 0)
 
 /* These may be missing in a kernel, and thus in its BTF. */
 extern bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __weak __ksym;
@@ -142,9 +150,9 @@ struct {
 
 /*
  * Moves a task from the fallback to the local queue of this CPU. False if no task there may run
- * here.
+ * here. The verifier checks a global function once, and not in each turn of the loop that calls it.
  */
-static __always_inline bool take_fallback(void)
+__noinline int take_fallback(void)
 {
 	u32 zero = 0, i, place;
 	u32 *next = bpf_map_lookup_elem(&next_queue, &zero);
@@ -224,7 +232,7 @@ s32 BPF_PROG(baton_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fla
 	ABOUT(call, p, prev_cpu, wake_flags & WAKE_FLAGS);
 
 	if (baton_select(&call) == BATON_V_RUN)
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, call.slice, immed);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, call.slice, IMMED);
 	kick_all(&call);
 	return call.cpu;
 }
@@ -267,7 +275,7 @@ static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 	if (!p)
 		return false;
 	if (local && task_cpu(p) == call->cpu) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, call->slice, immed);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, call->slice, IMMED);
 		return true;
 	}
 	/*
@@ -278,7 +286,7 @@ static __always_inline bool insert_slot(struct baton_ctx *call, bool local)
 	 */
 	*word = scx_bpf_dispatch_nr_slots();
 	scx_bpf_dsq_insert(p, local ? SCX_DSQ_LOCAL : fallback_of(p), call->slice,
-			   local ? immed : 0);
+			   local ? IMMED : 0);
 	if (local ? !p->migration_disabled && bpf_cpumask_test_cpu(call->cpu, p->cpus_ptr) :
 				   baton_is_rescued(call))
 		return true;
@@ -559,7 +567,7 @@ struct sched_ext_ops baton_ops = {
 	.disable = (void *)baton_disable,
 	.init = (void *)baton_init,
 	.exit = (void *)baton_exit,
-	/* the loader adds SCX_OPS_SWITCH_PARTIAL */
+	/* the loader adds switch_partial */
 	.flags = SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
 	.timeout_ms = 30000,
 	.name = "baton",

@@ -37,7 +37,8 @@ pub fn arguments(name: &str) -> [String; 4] {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Cpus {
     /// One is stuck in a module or with interrupts off. The guest's kernel was made to print where
-    /// all CPUs are, and to end.
+    /// all CPUs are, and to end. Only the first CPU takes the NMI. If it waits for another one that
+    /// is in a loop, the kernel may not come so far.
     Stuck,
     /// All take interrupts now and then.
     Free,

@@ -183,7 +183,7 @@ fn soon(loops: impl Fn() -> Result<(), String>) -> Result<(), String> {
 }
 
 /// Runs a command under the policy, which fails meanwhile.
-fn under(policy: &str, options: &str, command: &[&str]) -> Result<(), String> {
+pub fn under(policy: &str, options: &str, command: &[&str]) -> Result<(), String> {
     let run_it = [&["run", "-p", policy, "--options", options, "--"], command].concat();
     run("baton", &run_it).map(drop)
 }

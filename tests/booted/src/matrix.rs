@@ -14,11 +14,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    loops::{methods, options, reach, TOO_LONG},
+    loops::{methods, options, reach, under, TOO_LONG},
     one,
     record::Recorder,
     tool::{
-        baton, baton_fails, check, hackbench, is_well, module, policy, run, status, stress,
+        baton, baton_fails, check, hackbench, is_well, module, policy, run, status,
         unload_everything, Hog, Load,
     },
 };
@@ -257,12 +257,17 @@ pub fn command(args: &[String]) -> ExitCode {
     let mut failed = 0;
     for cells in chosen.chunks(TOGETHER) {
         let end = one(|| {
+            // As long as a policy is loaded, the shim stays: to load it takes longer than a cell.
+            baton(&["load", "wfq"])?;
+            let mut seen = 0;
             for cell in cells {
-                // As long as a policy is loaded, the shim stays: to load it takes longer than a cell.
-                if policy(&status()?, "wfq").is_err() {
+                if !cell.is_contained(&mut seen) {
+                    failed += 1;
+                    // The next cell is not to fail for it.
+                    unload_everything()?;
                     baton(&["load", "wfq"])?;
+                    seen = 0;
                 }
-                failed += usize::from(!cell.is_contained());
             }
             Ok(())
         });
@@ -285,44 +290,43 @@ pub fn command(args: &[String]) -> ExitCode {
 /// Cells that are tried before everything is unloaded.
 const TOGETHER: usize = 16;
 
-/// Unloads the policies that have faults, but not `wfq`.
-fn unload_others() -> Result<(), String> {
+/// Checks that `wfq` is well, and unloads all others. Returns the number of the newest fault.
+fn tidy() -> Result<u64, String> {
     let status = status()?;
+    let well = policy(&status, "wfq")?;
+    check(well["state"] == "running" && well["faults"] == 0, || {
+        format!("wfq is not well: {status}")
+    })?;
     let policies = status["policies"].as_array().into_iter().flatten();
     policies
         .filter_map(|policy| policy["name"].as_str())
         .filter(|name| *name != "wfq")
-        .try_for_each(|name| baton(&["unload", name]).map(drop))
+        .try_for_each(|name| baton(&["unload", name]).map(drop))?;
+    Ok(newest_fault(&status, |_| true).map_or(0, |(number, _)| number))
 }
 
-/// The number of the newest fault of a policy, and its report.
-fn newest_fault(policy: &str) -> Result<Option<(u64, Value)>, String> {
-    let status = status()?;
-    let faults = status["faults"].as_array().into_iter().flatten();
-    let mut faults = faults.filter(|fault| fault["policy"] == policy);
-    Ok(faults
-        .next()
-        .map(|fault| (fault["serial"].as_u64().unwrap_or(0), fault.clone())))
+/// The number of the newest of these faults in a status, and its report.
+fn newest_fault(status: &Value, of: impl Fn(&Value) -> bool) -> Option<(u64, Value)> {
+    let mut faults = status["faults"].as_array().into_iter().flatten();
+    let fault = faults.find(|fault| of(fault))?;
+    Some((fault["serial"].as_u64()?, fault.clone()))
 }
 
 impl Cell {
-    /// Tries it, and prints the result.
-    fn is_contained(&self) -> bool {
+    /// Tries it, and prints the result. `seen` is the number of the newest fault before, and after.
+    fn is_contained(&self, seen: &mut u64) -> bool {
         let begin = Instant::now();
-        let end = self.run().and_then(|()| unload_others());
+        let end = self.run(*seen).and_then(|()| tidy());
         let seconds = begin.elapsed().as_secs_f64();
         match &end {
-            Ok(()) => println!("cell ok | {} | {seconds:.2} s", self.name()),
-            Err(why) => {
-                println!("FAILED  cell | {}: {why}", self.name());
-                // The next cell is not to fail for it.
-                let _ = unload_everything();
-            }
+            Ok(_) => println!("cell ok | {} | {seconds:.2} s", self.name()),
+            Err(why) => println!("FAILED  cell | {}: {why}", self.name()),
         }
+        *seen = end.as_ref().map_or(0, |newest| (*newest).max(*seen));
         end.is_ok()
     }
 
-    fn run(&self) -> Result<(), String> {
+    fn run(&self, seen: u64) -> Result<(), String> {
         let hog = match self.moment {
             Moment::WhileUpgrading | Moment::TwoPolicies => {
                 // The other CPU idles now and then.
@@ -338,14 +342,13 @@ impl Cell {
         let is_over = AtomicBool::new(false);
         let failed = scope(|scope| {
             let beside = scope.spawn(|| self.beside(&is_over));
-            let failed = self.fail();
+            let failed = self.fail(seen);
             is_over.store(true, Relaxed);
             let beside = beside
                 .join()
                 .unwrap_or_else(|_| Err("a panic beside it".into()));
             failed.and(beside)
         });
-        is_well("wfq")?;
         if let Some((hog, before)) = hog {
             check(hog.ran()? > before, || "the hog stands still".into())?;
         }
@@ -371,17 +374,16 @@ impl Cell {
         Ok(())
     }
 
-    fn fail(&self) -> Result<(), String> {
+    fn fail(&self, seen: u64) -> Result<(), String> {
         match self.what {
-            What::Call(kind, method) => self.in_call(kind, method),
+            What::Call(kind, method) => self.in_call(kind, method, seen),
             What::Made(kind, method) => made(kind, method),
             What::Upgrade(_, fault, says) => upgraded(fault, says),
         }
     }
 
-    fn in_call(&self, kind: &Kind, method: &str) -> Result<(), String> {
+    fn in_call(&self, kind: &Kind, method: &str, seen: u64) -> Result<(), String> {
         let options = options(kind.fault, method);
-        let before = newest_fault(kind.policy)?.map_or(0, |(number, _)| number);
         let (expected, says) = kind.expected(method);
         let is_recorded = self.moment == Moment::Recorded;
         // Its queue is to have tasks.
@@ -398,12 +400,12 @@ impl Cell {
             .collect();
         reach(kind.policy, method, &options)?;
         drop(hogs);
-        let newest = || -> Result<_, String> {
-            Ok(newest_fault(kind.policy)?.filter(|(number, _)| *number > before))
-        };
+        let now = status()?;
+        let fault = newest_fault(&now, |fault| fault["policy"] == kind.policy);
+        let fault = fault.filter(|(number, _)| *number > seen);
         if let Some(recorder) = recorder {
             // It goes on until the policy fails.
-            let (end, code) = match newest()? {
+            let (end, code) = match fault {
                 None => (recorder.end(), 0),
                 Some(_) => (recorder.wait(), 4),
             };
@@ -412,9 +414,8 @@ impl Cell {
                 format!("the recorder: {status}, {summary}: {errors}")
             })?;
         }
-        let fault = newest()?;
         if expected == REFUSED {
-            let entry = policy(&status()?, kind.policy)?;
+            let entry = policy(&now, kind.policy)?;
             let is_refused = entry["refusals"].as_u64().is_some_and(|count| count > 0);
             return check(fault.is_none() && is_refused, || {
                 format!("not refused: {entry}, {fault:?}")
@@ -447,14 +448,23 @@ fn made(kind: &Kind, method: &str) -> Result<(), String> {
     let options = format!("fault={},in={method},after=0", kind.fault);
     let load = ["load", kind.policy, "--options", &options];
     match method {
-        "new" | "create" => baton_fails(&load, says),
+        "new" | "create" => {
+            let ran = run("baton", &load)?;
+            // To use up all memory takes longer than it may, beside a load on a slow machine.
+            let is_slow = kind.fault == "memory" && ran.text.contains(TOO_LONG);
+            check(
+                ran.code == Some(4) && (ran.text.contains(says) || is_slow),
+                || format!("{:?}: {}", ran.code, ran.text),
+            )
+        }
         "may_have" => {
             baton(&load)?;
-            baton_fails(&["load", kind.policy, "--all"], says)
+            let task = Hog::plain()?;
+            baton_fails(&["attach", kind.policy, "--pid", &task.pid()], says)
         }
         _ => {
             baton(&load)?;
-            stress(&["--switch", "1", "--timeout", "1"])?;
+            under(kind.policy, &options, &["hackbench", "-g", "1", "-l", "1"])?;
             let ran = run("baton", &["unload", kind.policy])?;
             check(ran.code == Some(4) && ran.text.contains(says), || {
                 format!("{:?}: {}", ran.code, ran.text)
