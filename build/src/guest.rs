@@ -67,7 +67,7 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
         baton_vm::Error::Environment(_) | baton_vm::Error::Io { .. } => {
             Error::environment(text, "`baton doctor` says what a guest needs")
         }
-        baton_vm::Error::TimedOut { log, .. } => match policy_at_fault(&log) {
+        baton_vm::Error::TimedOut { log, is_stuck, .. } => match policy_at_fault(&log) {
             Some((policy, place)) => Error::policy(
                 policy,
                 format!(
@@ -82,6 +82,9 @@ pub fn vm_error(error: baton_vm::Error) -> Error {
                 "the kernel did not begin: give it more --memory, or more \
                     --timeout",
             ),
+            None if is_stuck => Error::baton(format!(
+                "{text}\nA policy or Baton does not return; with --cpus 1 the kernel says where"
+            )),
             None => Error::user(
                 text,
                 "give it more --timeout, or find out what it waits for",

@@ -36,6 +36,8 @@ pub enum Error {
         seconds: u64,
         /// Whether the command had ended by then, and what the CPUs did.
         state: String,
+        /// A CPU did not return from a module, or had interrupts off for good.
+        is_stuck: bool,
         /// The guest's kernel log. If a CPU was stuck, its last lines show where.
         log: String,
     },

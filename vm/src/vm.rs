@@ -234,11 +234,13 @@ impl Vm {
                     Some(_) => "the command had ended, but the guest did not power off",
                     None => "the command had not ended",
                 };
+                let is_stuck = cpus == Some(monitor::Cpus::Stuck);
                 let cpus = cpus.map_or(String::new(), |cpus| format!("; {cpus}"));
                 let state = format!("{state}{cpus}");
                 return Err(Error::TimedOut {
                     seconds: self.timeout.as_secs(),
                     state,
+                    is_stuck,
                     log: console,
                 });
             }

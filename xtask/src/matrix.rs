@@ -7,7 +7,6 @@ use std::{
     fs,
     path::Path,
     process::Command,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use crate::{
@@ -49,14 +48,9 @@ fn part<'a>(built: &'a Built<'_>, seed: &str, parts: &str, index: &str) -> Job<'
     }
 }
 
-/// One cell of so many is tried by `cargo xtask test`.
-const SHARE: u64 = 20;
-
-/// What `cargo xtask test` tries: other cells each time. The guest prints the seed.
+/// What `cargo xtask test` tries: one cell of forty, the same each time.
 pub fn some<'a>(built: &'a Built<'_>) -> Job<'a> {
-    let seed = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seed = seed.map_or(0, |time| time.as_secs());
-    let command = command(built, &seed.to_string(), &SHARE.to_string(), "0");
+    let command = command(built, "3", "40", "0");
     Job {
         name: "matrix of faults".into(),
         run: Box::new(move || tested("matrix of faults", command)),
