@@ -112,6 +112,8 @@ fn enclave() -> Result<(), String> {
     };
     user("65534")?;
     let mut agent = users_agent("theirs", "wfq")?;
+    // Otherwise the work may be over before it has an agent.
+    agent.wait_for("theirs", |enclave| !enclave["agent"].is_null())?;
     // In the control group, and so in the enclave.
     let work = "echo $$ >/sys/fs/cgroup/apply/cgroup.procs && exec hackbench -g 1 -l 20";
     must("sh", &["-c", work])?;
