@@ -19,8 +19,9 @@ pub fn test(root: &Path) -> Result {
     run_all("test", TEST_STEPS, root)
 }
 
+/// All programs of tests, also after one that failed: a run shows all that is wrong.
 fn workspace_tests(root: &Path) -> Result {
-    cargo(root, &["test", "--workspace"])
+    cargo(root, &["test", "--workspace", "--no-fail-fast"])
 }
 
 /// Runs steps one by one, and prints each step and its duration.
