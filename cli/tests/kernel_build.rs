@@ -13,7 +13,10 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../hosts/kernel/build
 const PROGRAMS: [(&str, &str); 7] = [
     ("cargo", ""),
     // An object without anything in it: its sizes of frames are read.
-    ("ld", "while [ \"$1\" != -o ]; do shift; done; as -o \"$2\" /dev/null"),
+    (
+        "ld",
+        "while [ \"$1\" != -o ]; do shift; done; as -o \"$2\" /dev/null",
+    ),
     ("objcopy", "for last; do :; done; : >\"$last\""),
     (
         "make",
