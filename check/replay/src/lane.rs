@@ -3,9 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
+use std::time::Duration;
 
 use baton_abi::{Arg, BatonCtx, BatonFaultKind, BatonMethod, BATON_ABORTED};
-use baton_native::{give_up, Change, Crash, Instance};
+use baton_native::{cpu_time_here, give_up, Change, Crash, Instance, Limit};
 use baton_trace::{fault_name, method_name, About, Call, Carried, Event, Return};
 
 use crate::ahead::Ahead;
@@ -18,6 +19,24 @@ use crate::{Cause, Changed, Did, Divergence, End, Fault, Options};
 pub(crate) struct LastWords {
     pub message: String,
     pub place: Option<String>,
+}
+
+/// A call that the kernel ended as endless, and that goes on here for this CPU time, is ended.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A call that the kernel ended as endless, and that returns here after less than this CPU time, is
+/// not the same: the kernel grants some million turns of loops.
+const BRIEF: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// Is a policy's call on this thread one that may be ended by [`Limit`], and not within a
+    /// function of the replay?
+    static MAY_BE_ENDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Called from a signal handler, so it only reads.
+pub(crate) fn may_be_ended() -> bool {
+    MAY_BE_ENDED.get()
 }
 
 /// How the current call relates to the recording.
@@ -52,6 +71,11 @@ pub(crate) struct Lane<'r> {
     /// Addresses of the locks that the call holds.
     held: RefCell<Vec<usize>>,
     last_words: RefCell<LastWords>,
+    /// CPU time of this thread when the policy had done all that is recorded of a call which the
+    /// kernel ended.
+    all_done: Cell<Option<Duration>>,
+    /// The limit of what it does after that.
+    limit: RefCell<Option<Limit>>,
     options: &'r Options,
     /// The handle of the lane's coroutine; NULL if the lane is a thread.
     scope: Cell<*mut Yielder>,
@@ -77,6 +101,8 @@ impl<'r> Lane<'r> {
             given: Cell::new(0),
             held: RefCell::default(),
             last_words: RefCell::default(),
+            all_done: Cell::new(None),
+            limit: RefCell::default(),
             options,
             scope: Cell::new(ptr::null_mut()),
         }
@@ -191,10 +217,7 @@ impl<'r> Lane<'r> {
         self.course.set(Course::Follows);
         self.given.set(0);
         self.done();
-        if let Some(kind) = self.is_without_end() {
-            self.note_end_by_kernel(kind);
-            return self.call.set(None);
-        }
+        self.watch();
         let Carried {
             slice,
             nr_kicks,
@@ -221,6 +244,7 @@ impl<'r> Lane<'r> {
             About::Hint(task, hint) => (Arg::Task(task), Arg::Hint(hint)),
         };
         let answer = policy.call(method, &mut ctx, a, b);
+        self.end_watch();
         if answer != BATON_ABORTED
             && self.course.get() == Course::Follows
             && !self.held.borrow().is_empty()
@@ -233,10 +257,27 @@ impl<'r> Lane<'r> {
         if !self.is_over() {
             self.end(call, answer, &ctx);
         }
-        // Locks that the policy keeps beyond its call, or held when it was abandoned.
+        self.leave_call();
+    }
+
+    /// Releases the locks that the policy keeps beyond its call, or held when it was abandoned.
+    fn leave_call(&self) {
+        self.end_watch();
+        self.all_done.set(None);
         let held = self.held.take();
         held.iter().for_each(|address| self.order.unlock(*address));
         self.call.set(None);
+    }
+
+    /// The policy was ended in the midst of a call that the kernel ended, too.
+    pub fn was_ended(&self, crash: Crash) {
+        self.end_watch();
+        match (self.ended_by_kernel(), crash) {
+            (Some(kind), Crash::Endless | Crash::StackOverflow) => self.note_end_by_kernel(kind),
+            _ => self.diverge(|| Did::Else(format!("fails: {crash}"))),
+        }
+        self.leave_call();
+        self.course.set(Course::Outside);
     }
 
     /// Compares the end of a call with the recorded one.
@@ -351,6 +392,15 @@ impl<'r> Lane<'r> {
         use BatonFaultKind::{EndlessLoop, OutOfMemory, StackOverflow};
         let kinds = [StackOverflow, OutOfMemory, EndlessLoop];
         let kind = kinds.into_iter().find(|limited| *limited as u8 == kind);
+        if kind == Some(EndlessLoop) {
+            let used = self
+                .all_done
+                .get()
+                .map(|then| cpu_time_here().saturating_sub(then));
+            if used.is_none_or(|used| used < BRIEF) {
+                return false;
+            }
+        }
         if let Some(kind) = kind {
             self.note_end_by_kernel(kind);
         }
@@ -374,34 +424,47 @@ impl<'r> Lane<'r> {
         }
     }
 
-    /// Whether the kernel ended the call as an endless loop or recursion, and the policy asks for
-    /// nothing before that: the replay would not come back from it. In a debugger it goes on, so
-    /// that the loop can be seen.
+    /// Whether the kernel ended the call as an endless loop or recursion, and has recorded nothing
+    /// more of it.
     #[inline]
-    fn is_without_end(&self) -> Option<BatonFaultKind> {
+    fn ended_by_kernel(&self) -> Option<BatonFaultKind> {
         use BatonFaultKind::{EndlessLoop, StackOverflow};
         let ahead = self.ahead.borrow();
         let Some(Event::Abandoned { kind, .. }) = ahead.front() else {
             return None;
         };
-        let found = [EndlessLoop, StackOverflow].into_iter();
-        let mut found = found.filter(|endless| *endless as u8 == *kind);
-        found.next().filter(|_| self.scope.get().is_null())
+        let mut found = [EndlessLoop, StackOverflow].into_iter();
+        found.find(|endless| *endless as u8 == *kind)
     }
 
-    /// Leaves the policy in the midst of its call if that has no end. The stack of [`Self::run`]
-    /// stays as it is left.
+    /// Ends the call some time later, if the kernel ended it here. In a debugger it goes on, so that
+    /// the loop can be seen.
     #[inline]
-    fn leave_endless(&self) {
-        let Some(kind) = self.is_without_end() else {
-            return;
-        };
-        self.note_end_by_kernel(kind);
-        let held = self.held.take();
-        held.iter().for_each(|address| self.order.unlock(*address));
-        self.call.set(None);
-        self.course.set(Course::Outside);
-        give_up(Crash::Endless);
+    fn watch(&self) {
+        if self.ended_by_kernel().is_some() {
+            self.all_done.set(Some(cpu_time_here()));
+            if self.scope.get().is_null() {
+                self.limit.replace(Some(Limit::new(PATIENCE)));
+                MAY_BE_ENDED.set(true);
+            }
+        }
+    }
+
+    fn end_watch(&self) {
+        MAY_BE_ENDED.set(false);
+        self.limit.take();
+    }
+
+    /// Runs a function of the replay that the policy calls, in which the call is not ended. Some of
+    /// them can be called after the last recorded event.
+    #[inline(always)]
+    pub fn inside<R>(&self, function: impl FnOnce() -> R) -> R {
+        MAY_BE_ENDED.set(false);
+        let result = function();
+        // A call that diverges is not ended any more.
+        let is_followed = self.course.get() == Course::Follows;
+        MAY_BE_ENDED.set(is_followed && self.limit.borrow().is_some());
+        result
     }
 
     /// The policy asks for something without a stamp. `fits` takes the answer from the recorded
@@ -429,12 +492,16 @@ impl<'r> Lane<'r> {
             return otherwise;
         };
         self.number.set(self.number.get() + 1);
-        self.leave_endless();
+        self.watch();
         answer
     }
 
     /// The policy allocates memory. Returns whether the recorded allocation succeeded.
     pub fn has_memory(&self) -> bool {
+        // The signal may not come while the policy is in the allocator.
+        if self.limit.borrow().as_ref().is_some_and(Limit::is_reached) {
+            give_up(Crash::Endless);
+        }
         if self.course.get() != Course::Follows {
             return true;
         }
@@ -502,7 +569,7 @@ impl<'r> Lane<'r> {
             Grant::Granted => {
                 self.held.borrow_mut().push(address);
                 self.done();
-                self.leave_endless();
+                self.watch();
                 return true;
             }
             Grant::Ended => self.course.set(Course::Adrift),

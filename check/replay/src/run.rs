@@ -10,7 +10,7 @@ use baton_trace::{Header, Recording, Stream};
 use generator::{Gn, LocalGenerator, Scope};
 
 use crate::ahead::Ahead;
-use crate::lane::Lane;
+use crate::lane::{may_be_ended, Lane};
 use crate::order::{Order, State};
 use crate::table::{take_words, Current, TABLE};
 use crate::{End, Options, Outcome};
@@ -67,8 +67,11 @@ pub(crate) fn once(
                     let lane = Lane::new(index, stream.cpu, order, ahead, options);
                     // SAFETY: On-stack. It is dropped before the lane.
                     let _current = unsafe { Current::new(&lane) };
-                    // A call without an end is left behind, and its stack. Crashes are not contained.
-                    while contained(|| false, || lane.run(instance)).is_err() {}
+                    // A call without an end is left behind, and its stack. Other crashes are not
+                    // contained.
+                    while let Err(crash) = contained(may_be_ended, || lane.run(instance)) {
+                        lane.was_ended(crash);
+                    }
                 };
                 thread::Builder::new()
                     .name(name)

@@ -51,6 +51,15 @@ fn lane<'a>() -> Option<&'a Lane<'a>> {
     unsafe { LANE.get().cast::<Lane<'a>>().as_ref() }.filter(|lane| lane.is_in_call())
 }
 
+/// Has the lane answer, or gives `otherwise` while the policy is made or destroyed.
+#[inline(always)]
+fn in_lane<R>(otherwise: R, answer: impl FnOnce(&Lane<'_>) -> R) -> R {
+    match lane() {
+        Some(lane) => lane.inside(|| answer(lane)),
+        None => otherwise,
+    }
+}
+
 /// What the policy asks for, and what it gets where nothing is recorded.
 #[inline(always)]
 fn ask<R: Copy>(
@@ -58,10 +67,9 @@ fn ask<R: Copy>(
     fits: impl FnOnce(&Event) -> Option<R>,
     event: impl FnOnce() -> Event,
 ) -> R {
-    match lane() {
-        Some(lane) => lane.ask(otherwise, fits, || Did::Asked(event())),
-        None => otherwise,
-    }
+    in_lane(otherwise, |lane| {
+        lane.ask(otherwise, fits, || Did::Asked(event()))
+    })
 }
 
 #[inline(always)]
@@ -89,7 +97,7 @@ impl NativeHost for Replay {
 
     fn lock(word: &AtomicU32) -> bool {
         match lane() {
-            Some(lane) => lane.lock(ptr::from_ref(word) as usize),
+            Some(lane) => lane.inside(|| lane.lock(ptr::from_ref(word) as usize)),
             None => {
                 let message =
                     "a lock was taken while the policy was being made; use Lock::get_mut there"
@@ -104,15 +112,15 @@ impl NativeHost for Replay {
     }
 
     fn try_lock(word: &AtomicU32) -> bool {
-        lane().is_some_and(|lane| lane.try_lock(ptr::from_ref(word) as usize))
+        in_lane(false, |lane| lane.try_lock(ptr::from_ref(word) as usize))
     }
 
     fn unlock(word: &AtomicU32) -> bool {
-        lane().is_none_or(|lane| lane.unlock(ptr::from_ref(word) as usize))
+        in_lane(true, |lane| lane.unlock(ptr::from_ref(word) as usize))
     }
 
     fn token_dropped(token: u64) -> bool {
-        lane().is_none_or(|lane| lane.dropped(token))
+        in_lane(true, |lane| lane.dropped(token))
     }
 
     fn panicked(panic: Panic) {
@@ -125,14 +133,14 @@ impl NativeHost for Replay {
         let place = (!is_memory && !file.is_empty()).then(|| format!("{file}:{line}"));
         let words = LastWords { message, place };
         match lane() {
-            Some(lane) => lane.panicked(
-                words,
-                if is_memory {
+            Some(lane) => {
+                let kind = if is_memory {
                     BatonFaultKind::OutOfMemory
                 } else {
                     BatonFaultKind::Panic
-                },
-            ),
+                };
+                lane.inside(|| lane.panicked(words, kind));
+            }
             None => LAST_WORDS.set(Some(words)),
         }
     }
@@ -238,13 +246,11 @@ impl NativeHost for Replay {
     }
 
     fn changed(change: Change) {
-        if let Some(lane) = lane() {
-            lane.changed(change);
-        }
+        in_lane((), |lane| lane.changed(change));
     }
 
     fn has_memory() -> bool {
-        lane().is_none_or(Lane::has_memory)
+        in_lane(true, |lane| lane.has_memory())
     }
 
     fn reply(slot: u32, tag: u32, words: [u64; 6]) -> u32 {

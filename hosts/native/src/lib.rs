@@ -21,7 +21,9 @@ use baton_abi::{
 pub use baton_native_glue::{module, NativePolicy};
 pub use baton_seam::host::{Change, NativeHost, Panic, Table, WrongMove};
 pub use recorded::{Lane, Recorded, Recording};
-pub use trap::{contained, cpu_time_of, end_endless, give_up, place_of_crash, Crash};
+pub use trap::{
+    contained, cpu_time_here, cpu_time_of, end_endless, give_up, place_of_crash, Crash, Limit,
+};
 
 /// A policy of which instances can be made.
 #[derive(Clone, Copy)]
@@ -57,6 +59,11 @@ impl Policy {
                 path.display()
             )),
         }
+    }
+
+    /// Its functions.
+    pub fn native(&self) -> &'static NativePolicy {
+        self.0
     }
 
     /// Its description.

@@ -14,7 +14,8 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::os::unix::thread::JoinHandleExt;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, ptr};
@@ -189,17 +190,84 @@ pub fn end_endless<T>(thread: &JoinHandle<T>) {
     unsafe { libc::pthread_kill(thread.as_pthread_t(), ENDLESS) };
 }
 
+/// A limit of the CPU time of what [`contained`] runs on this thread, until this is dropped.
+pub struct Limit {
+    state: Arc<LimitState>,
+    watch: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct LimitState {
+    is_over: AtomicBool,
+    is_reached: AtomicBool,
+}
+
+impl Limit {
+    /// With a limit from now on. At twice the limit the thread is ended, as by [`end_endless`].
+    pub fn new(limit: Duration) -> Self {
+        let state = Arc::<LimitState>::default();
+        let of_watch = state.clone();
+        // SAFETY: Own-handler. It has no conditions.
+        let thread = unsafe { libc::pthread_self() };
+        let begin = cpu_time(thread);
+        let watch = move || {
+            while !of_watch.is_over.load(SeqCst) {
+                std::thread::park_timeout(limit / 8);
+                let used = cpu_time(thread).saturating_sub(begin);
+                if used >= limit {
+                    of_watch.is_reached.store(true, SeqCst);
+                }
+                if used >= 2 * limit && !of_watch.is_over.load(SeqCst) {
+                    // SAFETY: Own-handler. The thread waits for this one before it ends.
+                    unsafe { libc::pthread_kill(thread, ENDLESS) };
+                }
+            }
+        };
+        Self {
+            state,
+            watch: Some(std::thread::spawn(watch)),
+        }
+    }
+
+    /// Is the time used up? Asked where the thread may be in the system's allocator next.
+    pub fn is_reached(&self) -> bool {
+        self.state.is_reached.load(SeqCst)
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, SeqCst);
+        if let Some(watch) = self.watch.take() {
+            watch.thread().unpark();
+            // It does not panic.
+            let _ = watch.join();
+        }
+    }
+}
+
+/// The CPU time that this thread has used.
+pub fn cpu_time_here() -> Duration {
+    // SAFETY: Own-handler. It has no conditions.
+    cpu_time(unsafe { libc::pthread_self() })
+}
+
 /// The CPU time that a thread has used; zero when it is over.
 pub fn cpu_time_of<T>(thread: &JoinHandle<T>) -> Duration {
+    cpu_time(thread.as_pthread_t())
+}
+
+/// The same. The thread exists, or has not been joined.
+fn cpu_time(thread: libc::pthread_t) -> Duration {
     let mut clock = 0;
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: Own-handler. The thread has not been joined, as its handle exists. Both variables are
-    // local.
+    // SAFETY: Own-handler. The caller says that the thread exists, or has not been joined. Both
+    // variables are local.
     let failed = unsafe {
-        libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) != 0
+        libc::pthread_getcpuclockid(thread, &raw mut clock) != 0
             || libc::clock_gettime(clock, &raw mut time) != 0
     };
     if failed {

@@ -325,13 +325,12 @@ fn the_answer_of_a_method_that_gives_none_means_nothing() {
     }
 }
 
-/// The kernel has less memory, stack and time, so the call was ended there.
+/// The kernel has less memory and stack, so the call was ended there.
 #[test]
 fn a_call_that_had_too_little_is_taken_as_ended() {
     for (kind, what, says) in [
         (2, "out of memory", "in a replay there is more"),
         (3, "stack overflow", "had used up its stack here"),
-        (11, "endless loop", "turned on and on from here"),
     ] {
         let mut cpus = crossing();
         cpus[0].truncate(3);
@@ -351,5 +350,31 @@ fn a_call_that_had_too_little_is_taken_as_ended() {
             assert_eq!((fault.kind, fault.cpu), (what, 0));
             assert!(fault.message.ends_with(says), "{}", fault.message);
         }
+    }
+}
+
+/// The recorded policy had an endless loop, and this one has not.
+#[test]
+fn a_call_that_was_endless_and_returns_is_another() {
+    let mut cpus = crossing();
+    cpus[0].truncate(3);
+    cpus[0].extend([
+        Event::Abandoned {
+            stamp: 10,
+            kind: 11,
+        },
+        Event::End { stamp: 12 },
+    ]);
+    let recording = parse(&file(&header(2), &cpus, BLOCK_SIZE));
+    for single in [SINGLE, THREADS] {
+        let outcome = run(&recording, policy(), single);
+        let End::Diverged(divergence) = &outcome.end else {
+            panic!("{outcome:?}")
+        };
+        assert!(
+            divergence.expected.contains("endless loop"),
+            "{divergence:?}"
+        );
+        assert!(outcome.faults.is_empty());
     }
 }
