@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Each target makes on a fresh Debian 12 or 13 what it needs, as root or with sudo: see vm/root.sh.
 
-.PHONY: demo test check containment matrix hostile agents programs kernels
+.PHONY: demo test check containment matrix monkey sanitized hostile agents programs kernels
 .PHONY: torture setup root-next clean
 
 demo: ## A policy is simulated, checked, compared, upgraded, crashed and replayed: 3 minutes
@@ -19,6 +19,12 @@ containment: ## Whatever a policy or the tool does wrong, 20 times in a row
 
 matrix: ## Each method with each kind of fault, at six moments; writes the table of docs/faults.md
 	@vm/enter cargo xtask matrix
+
+monkey: ## Two hundred commands that are killed at random, with the machine whole after each
+	@vm/enter cargo xtask monkey 1 200
+
+sanitized: ## Booted tests on kernels with KASAN, lockdep and others, and with KCSAN; hours
+	@vm/enter cargo xtask sanitized
 
 hostile: ## Hostile clients: ten minutes of hint queues, five of attributes, ten of a user's hogs
 	@vm/enter cargo xtask hostile 600

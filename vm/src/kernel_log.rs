@@ -74,13 +74,15 @@ const TRACE_DISTANCE: usize = 40;
 
 /// The lines of `log` in which the kernel complains, in order, without their time stamps. A
 /// complaint of several lines (a warning with its call trace, a report by lockdep) gives its first
-/// line, and any of its later lines that name a fault again.
+/// line, and any of its later lines that name a fault again. A race that KCSAN finds between
+/// functions of the kernel alone is no complaint: the kernel has many, which it tolerates.
 pub fn complaints(log: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut last = None;
-    for (number, line) in log.lines().enumerate() {
-        let text = without_time_stamp(line);
-        let sign = SIGNS.iter().any(|s| text.contains(s));
+    let lines: Vec<&str> = log.lines().map(without_time_stamp).collect();
+    for (number, &text) in lines.iter().enumerate() {
+        let is_foreign = text.contains("KCSAN: data-race") && !names_module(&lines[number + 1..]);
+        let sign = !is_foreign && SIGNS.iter().any(|s| text.contains(s));
         let lone_trace = text == "Call Trace:" && last.is_none_or(|l| number - l > TRACE_DISTANCE);
         if sign || lone_trace {
             last = Some(number);
@@ -88,6 +90,13 @@ pub fn complaints(log: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// Do these lines, up to the end of a report of KCSAN's, name a function of a module?
+fn names_module(lines: &[&str]) -> bool {
+    let report = lines.iter().take_while(|line| !line.starts_with("====="));
+    let mut functions = report.filter(|line| line.contains("+0x"));
+    functions.any(|line| line.contains(" [baton"))
 }
 
 /// The code in which a kernel died.
@@ -176,6 +185,26 @@ mod tests {
 
     fn check(log: &str, expected: &[&str]) {
         assert_eq!(complaints(log), expected, "in:\n{log}");
+    }
+
+    #[test]
+    fn races_of_the_kernel_itself() {
+        let report = |function: &str| {
+            format!(
+                "[    9.1] ==================================================================\n\
+                 [    9.1] BUG: KCSAN: data-race in tick_nohz_next_event / update_process_times\n\
+                 \n\
+                 [    9.1] write to 0xffffffff82a01140 of 8 bytes by interrupt on cpu 0:\n\
+                 [    9.1]  {function}\n\
+                 [    9.1] ==================================================================\n\
+                 [    9.2]  baton_other+0x1/0x2 [baton]\n"
+            )
+        };
+        check(&report("update_process_times+0x23/0x90"), &[]);
+        check(
+            &report("baton_calls_tick+0x23/0x90 [baton]"),
+            &["BUG: KCSAN: data-race in tick_nohz_next_event / update_process_times"],
+        );
     }
 
     #[test]

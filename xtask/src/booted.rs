@@ -200,6 +200,15 @@ pub fn agents(root: &Path, seconds: &str, times: &str) -> Result {
     Ok(())
 }
 
+/// `cargo xtask monkey SEED TIMES`: kills so many commands at random.
+pub fn monkey(root: &Path, seed: &str, times: &str) -> Result {
+    let built = Built::new(root)?;
+    let machine = [ICOUNT, "--timeout", "7200", "--cpus", "2"];
+    let command = [PROGRAM, "--monkey", seed, times];
+    let command = built.guest(&machine, &built.policies, &command);
+    tested("commands killed at random", command).map(drop)
+}
+
 fn for_seconds(root: &Path, what: &str, seconds: &str) -> Result {
     let timeout = seconds.parse::<u64>();
     let timeout =
@@ -229,7 +238,7 @@ pub struct Built<'a> {
     root: &'a Path,
     target: PathBuf,
     /// All policies, by their folders.
-    policies: Vec<String>,
+    pub policies: Vec<String>,
     /// The clients of hint queues in other languages, and their paths in a guest.
     clients: Vec<(PathBuf, String)>,
 }

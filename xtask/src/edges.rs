@@ -35,6 +35,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "baton-turns",
+        &["baton-abi", "baton-linked", "baton-native", "baton-sim"],
+    ),
+    (
         "baton-core",
         &["baton-abi", "baton-conformance", "baton-message"],
     ),

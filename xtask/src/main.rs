@@ -18,8 +18,10 @@ mod proofs;
 mod python;
 mod rules;
 mod safety;
+mod sanitized;
 mod sizes;
 mod steps;
+mod turns;
 
 use std::{
     path::{Path, PathBuf},
@@ -42,6 +44,11 @@ usage: cargo xtask COMMAND
            a hostile agent in a booted kernel, so long, with load beside it, and so many that end
   loops    endless loops in each method of a policy, and in policies without polls
   matrix   the whole matrix of faults in booted kernels; writes the table of docs/faults.md
+  turns    how often the loops of each policy turn in a call on a machine of 4096 CPUs
+  monkey SEED TIMES
+           so many commands of baton in a booted kernel, each killed at random
+  sanitized [KIND]
+           booted tests on kernels that look for mistakes in Baton's own kernel code: kasan, kcsan
   flavours
            the other flavours of the root's kernel, tried briefly
   kernels  fetches the kernels of Debian's archive, tries each, and writes the table of \
@@ -67,8 +74,12 @@ fn main() -> ExitCode {
             ["programs", times] => Box::new(move |root| language::programs(root, times)),
             ["header"] => Box::new(header::write),
             ["kernels"] => Box::new(kernels::all),
+            ["turns"] => Box::new(turns::measure),
             ["matrix"] => Box::new(matrix::whole),
             ["loops"] => Box::new(booted::loops),
+            ["monkey", seed, times] => Box::new(move |root| booted::monkey(root, seed, times)),
+            ["sanitized"] => Box::new(|root| sanitized::run(root, None)),
+            ["sanitized", kind] => Box::new(move |root| sanitized::run(root, Some(kind))),
             ["flavours"] => Box::new(kernels::all_flavours),
             ["figures"] => Box::new(figures::write),
             ["booted"] => Box::new(|root| booted::some(root, "1", "")),

@@ -3,6 +3,7 @@
 //! and processes that are killed, fork, or execute another program meanwhile.
 
 use crate::{
+    chance::Chance,
     hints::{self, heard, ping, start, this_thread, Echo, Wild, A_WHILE},
     tool::{baton, check, hackbench, is_well, unload_everything},
     Case,
@@ -35,26 +36,6 @@ const LINE: usize = 16;
 /// The word of the head in which the host counts refusals. Attackers do not write it, as it proves
 /// that hints reach the host.
 const REFUSED: usize = 2;
-
-/// Xorshift random numbers.
-struct Chance(u32);
-
-impl Chance {
-    fn of(seed: u32) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9) | 1)
-    }
-
-    fn next(&mut self) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 17;
-        self.0 ^= self.0 << 5;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.next() as usize % limit
-    }
-}
 
 /// The host's results for hints that attackers of this process sent.
 #[derive(Default)]

@@ -15,6 +15,7 @@
 //! `--loops 1` endless loops in each method; `--without-polls 1` loops in policies without polls;
 //! `--upgrades TIMES` versions of a policy that replace each other in an agent under load; and
 //! `--matrix SEED PARTS INDEX` a part of the matrix of faults (matrix.rs);
+//! `--monkey SEED TIMES` so many commands that are killed at random (monkey.rs);
 //! `--apart SECONDS` groups of tasks that never share a core, on a machine with two CPUs for each.
 
 macro_rules! case {
@@ -30,6 +31,7 @@ mod agents;
 mod apart;
 mod attributes;
 mod cases;
+mod chance;
 mod closed;
 mod configuration;
 mod conformance;
@@ -48,6 +50,7 @@ mod killed;
 mod loops;
 mod matrix;
 mod monitor;
+mod monkey;
 mod record;
 mod rings;
 mod several;
@@ -196,6 +199,9 @@ fn main() -> ExitCode {
         if arg == "--matrix" {
             return matrix::command(&args.collect::<Vec<_>>());
         }
+        if arg == "--monkey" {
+            return end_with(monkey::command(&args.collect::<Vec<_>>()));
+        }
         if arg == "--cores" {
             return cores::client(&args.collect::<Vec<_>>());
         }
@@ -239,7 +245,11 @@ fn main() -> ExitCode {
         ("upgrade", "2", upgrade::cases()),
         ("events", "2", events::cases()),
         ("attributes", "2", attributes::cases()),
-        ("killed", "2", killed::cases()),
+        (
+            "killed",
+            "2",
+            killed::cases().into_iter().chain(monkey::cases()).collect(),
+        ),
         ("monitor", "2", monitor::cases()),
         ("crowd", "2", crowd::cases()),
         (
@@ -295,6 +305,10 @@ fn main() -> ExitCode {
             }
         }
         times.push((&case.name, begin.elapsed()));
+    }
+    if let Err(why) = tool::no_leaks() {
+        failed += 1;
+        println!("FAILED  {why}");
     }
     times.sort_by_key(|&(_, time)| std::cmp::Reverse(time));
     times

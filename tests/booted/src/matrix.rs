@@ -365,7 +365,11 @@ impl Cell {
                 Moment::DuringHotplug => set_online(if turns % 2 == 0 { "0" } else { "1" })?,
                 _ => {}
             }
-            sleep(Duration::from_millis(20));
+            // Commands of the tool wait for each other, so the next upgrade is not to come at once.
+            sleep(Duration::from_millis(match self.moment {
+                Moment::WhileUpgrading => 200,
+                _ => 20,
+            }));
             turns += 1;
         }
         if self.moment == Moment::DuringHotplug {

@@ -5,7 +5,10 @@ use rustix::thread as task;
 use serde_json::Value;
 use std::{
     fs,
+    io::ErrorKind,
     process::{Child, Command, Output, Stdio},
+    thread::sleep,
+    time::Duration,
 };
 
 /// The output of a command, and its exit code.
@@ -158,6 +161,32 @@ pub fn unload_everything() -> Result<(), String> {
     )?;
     check(sched_ext_state() == "disabled", || {
         format!("sched_ext is {} after the unload", sched_ext_state())
+    })
+}
+
+/// On a kernel that looks for memory which nothing points to (kmemleak), checks that none was
+/// allocated by Baton.
+pub fn no_leaks() -> Result<(), String> {
+    const FILE: &str = "/sys/kernel/debug/kmemleak";
+    if !fs::exists(FILE).unwrap_or(false) {
+        return Ok(());
+    }
+    let failed = |e: std::io::Error| format!("{FILE}: {e}");
+    // What is found twice is no value that was on its way.
+    for _ in 0..2 {
+        // It does not report what is younger than 5 s.
+        sleep(Duration::from_secs(6));
+        match fs::write(FILE, "scan") {
+            // The kernel was booted without `kmemleak=on`.
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => return Ok(()),
+            scanned => scanned.map_err(failed)?,
+        }
+    }
+    let text = fs::read_to_string(FILE).map_err(failed)?;
+    let reports = text.split("unreferenced object").skip(1);
+    let ours: Vec<&str> = reports.filter(|report| report.contains("baton")).collect();
+    check(ours.is_empty(), || {
+        format!("{} leaks of memory, the first:{}", ours.len(), ours[0])
     })
 }
 

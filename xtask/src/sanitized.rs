@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `cargo xtask sanitized`: runs booted tests on kernels that look for mistakes in Baton's own
+//! kernel code (vm/sanitized.sh).
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::{
+    booted::{judged, side_by_side, tested, Built, Job, PROGRAM},
+    steps::cannot_run,
+    Result,
+};
+
+/// A kernel, and the tests that run on it.
+struct Kernel {
+    kind: &'static str,
+    /// Arguments of the kernel.
+    append: &'static str,
+    tests: &'static [Test],
+}
+
+/// A guest, and the arguments of its tests.
+struct Test {
+    machine: &'static [&'static str],
+    arguments: &'static [&'static str],
+}
+
+const TWO: &[&str] = &["--cpus", "2"];
+const FOUR: &[&str] = &["--cpus", "4"];
+const EIGHT: &[&str] = &["--topology", "1x4x2"];
+
+const fn on(machine: &'static [&'static str], arguments: &'static [&'static str]) -> Test {
+    Test { machine, arguments }
+}
+
+/// A call of a policy is then some ten times as long, so instructions take less of the guest's
+/// time than in other tests.
+const ICOUNT: &str = "--icount=1";
+
+const KERNELS: [Kernel; 2] = [
+    // All booted tests.
+    Kernel {
+        kind: "kasan",
+        append: "kmemleak=on slub_debug=FZ",
+        tests: &[
+            on(TWO, &["--part", "1/4"]),
+            on(TWO, &["--part", "2/4"]),
+            on(TWO, &["--part", "3/4"]),
+            on(TWO, &["--part", "4/4"]),
+            on(FOUR, &[]),
+            on(EIGHT, &[]),
+            on(TWO, &["--upgrades", "50"]),
+            on(TWO, &["--monkey", "1", "20"]),
+        ],
+    },
+    // Those in which CPUs, clients and agents work at the same time.
+    Kernel {
+        kind: "kcsan",
+        append: "",
+        tests: &[
+            on(TWO, &["conformance"]),
+            on(TWO, &["upgrade"]),
+            on(TWO, &["hints"]),
+            on(TWO, &["record"]),
+            on(FOUR, &["several"]),
+            on(EIGHT, &["agents"]),
+        ],
+    },
+];
+
+/// Builds each kernel once, and runs the tests of one kind of kernel, or of all.
+pub fn run(root: &Path, kind: Option<&str>) -> Result {
+    let built = Built::new(root)?;
+    let mut jobs = Vec::new();
+    for kernel in KERNELS
+        .iter()
+        .filter(|kernel| kind.is_none_or(|kind| kind == kernel.kind))
+    {
+        let release = release(root, kernel.kind)?;
+        let tests = kernel.tests.iter();
+        jobs.extend(tests.map(|test| job(&built, kernel, &release, test)));
+    }
+    if jobs.is_empty() {
+        return Err("there is no such kernel: kasan or kcsan".into());
+    }
+    judged(&side_by_side(jobs))
+}
+
+fn job<'a>(built: &'a Built<'_>, kernel: &Kernel, release: &str, test: &Test) -> Job<'a> {
+    let options = [
+        ICOUNT,
+        "--timeout",
+        "14400",
+        "--kernel",
+        release,
+        "--append",
+        kernel.append,
+    ];
+    let machine = [&options[..], test.machine].concat();
+    let command = [&[PROGRAM], test.arguments].concat();
+    let command = built.guest(&machine, &built.policies, &command);
+    let what = [test.machine, test.arguments].concat().join(" ");
+    let name = format!("{}: {what}", kernel.kind);
+    Job {
+        name: name.clone(),
+        run: Box::new(move || tested(&name, command)),
+    }
+}
+
+/// Builds the kernel if it is not there, and returns its release.
+fn release(root: &Path, kind: &str) -> Result<String> {
+    let output = Command::new(root.join("vm/sanitized.sh"))
+        .arg(kind)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| cannot_run("vm/sanitized.sh", &e))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    } else {
+        Err(format!(
+            "vm/sanitized.sh {kind} failed ({}); see above",
+            output.status
+        ))
+    }
+}
