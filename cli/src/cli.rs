@@ -12,6 +12,7 @@ use crate::commands::check::Check;
 use crate::commands::demo::Demo;
 use crate::commands::enclave::EnclaveCommand;
 use crate::commands::hints::Hints;
+use crate::commands::live::LiveCommand;
 use crate::commands::monitor::Monitor;
 use crate::commands::replay::Replay;
 use crate::commands::sim::Sim;
@@ -146,6 +147,11 @@ pub enum Command {
     Enclave {
         #[command(subcommand)]
         command: EnclaveCommand,
+    },
+    /// Change the kernel's own scheduler.
+    Live {
+        #[command(subcommand)]
+        command: LiveCommand,
     },
     /// Run commands in a guest: the stock kernel in QEMU.
     Vm {

@@ -129,6 +129,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "baton-build",
         &["baton-control", "baton-lang", "baton-native", "baton-vm"],
     ),
+    ("baton-live", &["baton-control", "baton-vm"]),
     (
         "baton-bench",
         &[

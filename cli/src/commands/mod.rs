@@ -12,6 +12,7 @@ mod doctor;
 pub mod enclave;
 mod fmt;
 pub mod hints;
+pub mod live;
 mod load;
 pub mod monitor;
 mod new;
@@ -81,6 +82,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Run(args) => run::run(&search, &args),
         Command::Agent { command } => agent::command(&search, &command),
         Command::Enclave { command } => enclave::command(&search, &command),
+        Command::Live { command } => live::command(&command),
         Command::Vm {
             command: VmCommand::Run(args),
         } => vm::run(&args),
