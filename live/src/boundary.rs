@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::code;
 use crate::graph::{self, Definition, FunctionId, Graph, Objects, Target};
 use crate::identity::Placed;
+use crate::sites::Sites;
 use crate::vmlinux::Vmlinux;
 
 /// The functions by which a task waits for a time, outside the scheduler. One that calls them has
@@ -59,6 +60,8 @@ pub enum Reason {
     Weak,
     /// Kept: the kernel fills constants in when it boots, and only then.
     RuntimeConstant,
+    /// Kept: a jump to another function does not fit into it.
+    NoRoom,
     /// Interface: this many functions outside call it; one of them.
     Called(usize, String),
     /// Interface: a function of the scheduler that is kept calls it.
@@ -79,6 +82,7 @@ impl fmt::Display for Reason {
             Self::Sleeps(through) => write!(f, "tasks sleep in it, through {through}"),
             Self::Weak => f.write_str("it is weak: the kernel may have another one"),
             Self::RuntimeConstant => f.write_str("it has constants that only a boot fills in"),
+            Self::NoRoom => f.write_str("it has no room for a jump to another function"),
             Self::Called(1, by) => write!(f, "{by} calls it"),
             Self::Called(count, by) => write!(f, "{count} functions outside call it, as {by}"),
             Self::CalledByKept(by) => write!(f, "{by} calls it, which is kept"),
@@ -138,10 +142,12 @@ pub struct Boundary {
 }
 
 impl Boundary {
-    /// Computes it from the objects of the kernel's own scheduler, and where they are in the kernel.
+    /// Computes it from the objects of the kernel's own scheduler, and from where they are in the
+    /// kernel.
     pub fn of(objects: &Objects, placed: &[Placed], vmlinux: &Vmlinux) -> Self {
         let graph = Graph::of(objects);
-        let Known { kept, mut reached } = Known::of(objects, &graph);
+        let narrow = Narrow::of(objects, &graph, placed, vmlinux);
+        let Known { kept, mut reached } = Known::of(objects, &graph, &narrow);
         let outside = Outside::of(objects, &graph, placed, vmlinux);
         for (id, reasons) in reached.iter_mut().enumerate() {
             if let Some((count, by)) = outside.callers.get(&id) {
@@ -200,6 +206,38 @@ impl Boundary {
     }
 }
 
+/// The class of each function, as far as it is known from the objects alone. Only for a function
+/// that is neither global nor has its address taken could the rest of the kernel tell more, and
+/// nothing there can reach such a function.
+pub fn classes(objects: &Objects, graph: &Graph, narrow: &Narrow) -> Vec<Class> {
+    let Known { kept, reached } = Known::of(objects, graph, narrow);
+    let class = |(id, reasons): (FunctionId, &BTreeSet<Reason>)| match kept.contains_key(&id) {
+        true => Class::Kept,
+        false if reasons.is_empty() => Class::Internal,
+        false => Class::Interface,
+    };
+    reached.iter().enumerate().map(class).collect()
+}
+
+/// The kernel's functions of the scheduler that have no room for a jump, by the object's index and
+/// the name.
+#[derive(Debug, Default)]
+pub struct Narrow(HashSet<(usize, String)>);
+
+impl Narrow {
+    /// Finds them from the objects of the kernel's own scheduler.
+    pub fn of(objects: &Objects, graph: &Graph, placed: &[Placed], vmlinux: &Vmlinux) -> Self {
+        let sites = Sites::of(vmlinux);
+        let is_narrow = |function: &&graph::Function| {
+            let symbol = &objects.objects[function.object].symbols[function.symbol];
+            let stock = placed[function.object].symbol(symbol, vmlinux);
+            stock.is_some_and(|id| sites.jump(&vmlinux.symbols()[id], vmlinux).is_none())
+        };
+        let narrow = graph.functions.iter().filter(is_narrow);
+        Self(narrow.map(|f| (f.object, f.name.clone())).collect())
+    }
+}
+
 /// What is known from the objects alone.
 struct Known {
     /// The functions that are kept, with the reasons.
@@ -209,15 +247,19 @@ struct Known {
 }
 
 impl Known {
-    fn of(objects: &Objects, graph: &Graph) -> Self {
-        let kept = kept(objects, graph);
+    fn of(objects: &Objects, graph: &Graph, narrow: &Narrow) -> Self {
+        let kept = kept(objects, graph, narrow);
         let reached = interface(objects, graph, &kept);
         Self { kept, reached }
     }
 }
 
 /// The functions that are kept, with the reasons.
-fn kept(objects: &Objects, graph: &Graph) -> HashMap<FunctionId, BTreeSet<Reason>> {
+fn kept(
+    objects: &Objects,
+    graph: &Graph,
+    narrow: &Narrow,
+) -> HashMap<FunctionId, BTreeSet<Reason>> {
     let mut kept: HashMap<FunctionId, BTreeSet<Reason>> = HashMap::new();
     let mut keep = |id, reason| {
         kept.entry(id).or_default().insert(reason);
@@ -231,6 +273,9 @@ fn kept(objects: &Objects, graph: &Graph) -> HashMap<FunctionId, BTreeSet<Reason
         }
         if symbol.is_weak() {
             keep(id, Reason::Weak);
+        }
+        if narrow.0.contains(&(function.object, function.name.clone())) {
+            keep(id, Reason::NoRoom);
         }
     }
     for (index, object) in objects.objects.iter().enumerate() {
@@ -400,6 +445,6 @@ fn data(objects: &Objects, placed: &[Placed], vmlinux: &Vmlinux) -> Vec<Datum> {
 
 /// Does the kernel compare addresses of the section's data? It does so with the classes of the
 /// scheduler, which are constants.
-fn has_identity(section: &str) -> bool {
+pub(crate) fn has_identity(section: &str) -> bool {
     section.starts_with("__") && section.ends_with("_sched_class")
 }

@@ -4,7 +4,10 @@
 
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
-use object::LittleEndian as LE;
+use object::write::elf::{
+    FileHeader as NewHeader, Rel, SectionHeader as NewSection, Sym as NewSymbol, Writer,
+};
+use object::{Endianness, LittleEndian as LE};
 
 use baton_control::error::{Error, Result};
 
@@ -63,8 +66,17 @@ pub enum Place {
     Undefined,
     /// Its value is no offset in a section.
     Absolute,
+    /// The kernel's loader finds it by its name, `.klp.sym.vmlinux.NAME,POSITION`
+    /// (Documentation/livepatch/module-elf-format.rst). Relocations that refer to it are in
+    /// sections `.klp.rela.vmlinux.SECTION` of the file.
+    Livepatch,
     Section(SectionId),
 }
+
+/// `SHN_LIVEPATCH` of the kernel.
+const LIVEPATCH_INDEX: u16 = 0xff20;
+/// `SHF_RELA_LIVEPATCH` of the kernel.
+const LIVEPATCH_FLAG: u64 = 0x0010_0000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relocation {
@@ -136,7 +148,7 @@ impl Symbol {
     pub fn section(&self) -> Option<SectionId> {
         match self.place {
             Place::Section(id) => Some(id),
-            Place::Undefined | Place::Absolute => None,
+            Place::Undefined | Place::Absolute | Place::Livepatch => None,
         }
     }
 
@@ -173,6 +185,250 @@ impl Object {
         file.map_or("", |file| &file.name)
     }
 }
+
+impl Object {
+    /// The file.
+    pub fn write(&self) -> Vec<u8> {
+        let names = self.table_names();
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(Endianness::Little, true, &mut bytes);
+        writer.reserve_file_header();
+        writer.reserve_null_section_index();
+        let mut headers = Vec::new();
+        for section in &self.sections {
+            let name = writer.add_section_name(section.name.as_bytes());
+            headers.push((name, writer.reserve_section_index()));
+        }
+        let mut tables = Vec::new();
+        for (id, names) in names.iter().enumerate() {
+            for (is_livepatch, name) in [false, true].into_iter().zip(names) {
+                let relocations: Vec<_> = self.relocations_of(id, is_livepatch).collect();
+                if !relocations.is_empty() {
+                    let name = writer.add_section_name(name.as_bytes());
+                    writer.reserve_section_index();
+                    tables.push((id, is_livepatch, name, relocations));
+                }
+            }
+        }
+        let symtab = writer.reserve_symtab_section_index();
+        writer.reserve_strtab_section_index();
+        writer.reserve_shstrtab_section_index();
+
+        // Local symbols come first.
+        let mut order: Vec<SymbolId> = (0..self.symbols.len()).collect();
+        order.sort_by_key(|&id| !self.symbols[id].is_local());
+        let locals = order
+            .iter()
+            .filter(|&&id| self.symbols[id].is_local())
+            .count();
+        writer.reserve_null_symbol_index();
+        let mut numbers = vec![0; self.symbols.len()];
+        let mut strings = vec![None; self.symbols.len()];
+        for &id in &order {
+            let symbol = &self.symbols[id];
+            let section = symbol.section().map(|section| headers[section].1);
+            numbers[id] = writer.reserve_symbol_index(section).0;
+            if !symbol.name.is_empty() {
+                strings[id] = Some(writer.add_string(symbol.name.as_bytes()));
+            }
+        }
+
+        let places: Vec<_> = self
+            .sections
+            .iter()
+            .map(|section| writer.reserve(section.data.len(), section.align.max(1) as usize))
+            .collect();
+        let table_places: Vec<_> = tables
+            .iter()
+            .map(|(.., relocations)| writer.reserve_relocations(relocations.len(), true))
+            .collect();
+        writer.reserve_symtab();
+        writer.reserve_strtab();
+        writer.reserve_shstrtab();
+        writer.reserve_section_headers();
+
+        writer
+            .write_file_header(&NewHeader {
+                os_abi: elf::ELFOSABI_NONE,
+                abi_version: 0,
+                e_type: elf::ET_REL,
+                e_machine: elf::EM_X86_64,
+                e_entry: 0,
+                e_flags: 0,
+            })
+            .expect("a vector has room");
+        for (section, &place) in self.sections.iter().zip(&places) {
+            writer.pad_until(place);
+            writer.write(&section.data);
+        }
+        for ((.., relocations), &place) in tables.iter().zip(&table_places) {
+            writer.pad_until(place);
+            for relocation in relocations {
+                writer.write_relocation(
+                    true,
+                    &Rel {
+                        r_offset: relocation.offset,
+                        r_sym: relocation.symbol.map_or(0, |id| numbers[id]),
+                        r_type: relocation.kind,
+                        r_addend: relocation.addend,
+                    },
+                );
+            }
+        }
+        writer.write_null_symbol();
+        for &id in &order {
+            let symbol = &self.symbols[id];
+            writer.write_symbol(&NewSymbol {
+                name: strings[id],
+                section: symbol.section().map(|section| headers[section].1),
+                st_info: (symbol.binding << 4) | symbol.kind,
+                st_other: symbol.other,
+                st_shndx: match symbol.place {
+                    Place::Undefined | Place::Section(_) => elf::SHN_UNDEF,
+                    Place::Absolute => elf::SHN_ABS,
+                    Place::Livepatch => LIVEPATCH_INDEX,
+                },
+                st_value: symbol.value,
+                st_size: symbol.size,
+            });
+        }
+        writer.write_strtab();
+        writer.write_shstrtab();
+        writer.write_null_section_header();
+        for ((section, &(name, _)), &place) in self.sections.iter().zip(&headers).zip(&places) {
+            writer.write_section_header(&NewSection {
+                name: Some(name),
+                sh_type: section.kind,
+                sh_flags: section.flags,
+                sh_addr: 0,
+                sh_offset: place as u64,
+                sh_size: section.size,
+                sh_link: section.follows.map_or(0, |followed| headers[followed].1 .0),
+                sh_info: 0,
+                sh_addralign: section.align,
+                sh_entsize: section.entry_size,
+            });
+        }
+        for ((id, is_livepatch, name, relocations), &place) in tables.iter().zip(&table_places) {
+            let of_loader = u64::from(elf::SHF_ALLOC) | LIVEPATCH_FLAG;
+            writer.write_section_header(&NewSection {
+                name: Some(*name),
+                sh_type: elf::SHT_RELA,
+                sh_flags: u64::from(elf::SHF_INFO_LINK) | if *is_livepatch { of_loader } else { 0 },
+                sh_addr: 0,
+                sh_offset: place as u64,
+                sh_size: (relocations.len() * RELOCATION_SIZE) as u64,
+                sh_link: symtab.0,
+                sh_info: headers[*id].1 .0,
+                sh_addralign: 8,
+                sh_entsize: RELOCATION_SIZE as u64,
+            });
+        }
+        writer.write_symtab_section_header(locals as u32 + 1);
+        writer.write_strtab_section_header();
+        writer.write_shstrtab_section_header();
+        bytes
+    }
+
+    /// Removes sections, with the symbols in them, and with the relocations that refer to those.
+    /// Undefined symbols that nothing refers to any more are removed, too.
+    ///
+    /// # Errors
+    /// A section of the program that stays refers to one that is removed.
+    pub fn remove(&mut self, is_removed: impl Fn(SectionId, &Section) -> bool) -> Result<()> {
+        let mut sections = Vec::new();
+        let mut count = 0;
+        for (id, section) in self.sections.iter().enumerate() {
+            let stays = !is_removed(id, section);
+            sections.push(stays.then_some(count));
+            count += usize::from(stays);
+        }
+        let lost = |relocation: &Relocation| {
+            let symbol = &self.symbols[relocation.symbol?];
+            let section = symbol.section()?;
+            let name = [&self.sections[section].name, &symbol.name];
+            sections[section]
+                .is_none()
+                .then(|| name.map(String::as_str).join(": "))
+        };
+        for (section, stays) in self.sections.iter().zip(&sections) {
+            if stays.is_none() || !section.is_loaded() {
+                continue;
+            }
+            if let Some(lost) = section.relocations.iter().find_map(lost) {
+                return Err(Error::baton(format!(
+                    "{} refers to {lost}, which has been removed",
+                    section.name
+                )));
+            }
+        }
+        let mut is_used = vec![false; self.symbols.len()];
+        for (section, _) in self
+            .sections
+            .iter()
+            .zip(&sections)
+            .filter(|(_, s)| s.is_some())
+        {
+            let symbols = section.relocations.iter().filter_map(|r| r.symbol);
+            symbols.for_each(|id| is_used[id] = true);
+        }
+        let mut symbols = Vec::new();
+        let mut count = 0;
+        for (symbol, is_used) in self.symbols.iter_mut().zip(is_used) {
+            let stays = match symbol.place {
+                Place::Section(section) => sections[section].is_some(),
+                Place::Undefined => is_used,
+                Place::Absolute | Place::Livepatch => true,
+            };
+            if let Place::Section(section) = symbol.place {
+                symbol.place = sections[section].map_or(Place::Undefined, Place::Section);
+            }
+            symbols.push(stays.then_some(count));
+            count += usize::from(stays);
+        }
+        let mut stays = symbols.iter().map(Option::is_some);
+        self.symbols.retain(|_| stays.next().unwrap_or(false));
+        let mut stays = sections.iter().map(Option::is_some);
+        self.sections.retain(|_| stays.next().unwrap_or(false));
+        for section in &mut self.sections {
+            section.follows = section.follows.and_then(|id| sections[id]);
+            section
+                .relocations
+                .retain(|r| r.symbol.is_none_or(|id| symbols[id].is_some()));
+            for relocation in &mut section.relocations {
+                relocation.symbol = relocation.symbol.and_then(|id| symbols[id]);
+            }
+        }
+        Ok(())
+    }
+
+    /// For each section the names that sections with its relocations have.
+    fn table_names(&self) -> Vec<[String; 2]> {
+        let names = self.sections.iter().map(|section| {
+            let name = &section.name;
+            [format!(".rela{name}"), format!(".klp.rela.vmlinux.{name}")]
+        });
+        names.collect()
+    }
+
+    /// The relocations of a section that the kernel's loader does for live patches, or the others.
+    fn relocations_of(
+        &self,
+        section: SectionId,
+        livepatch: bool,
+    ) -> impl Iterator<Item = &Relocation> {
+        let is_livepatch = |relocation: &Relocation| {
+            relocation
+                .symbol
+                .is_some_and(|id| self.symbols[id].place == Place::Livepatch)
+        };
+        let relocations = self.sections[section].relocations.iter();
+        relocations.filter(move |relocation| is_livepatch(relocation) == livepatch)
+    }
+}
+
+/// The size in bytes of a relocation in a file.
+const RELOCATION_SIZE: usize = 24;
 
 /// Which symbols a section has, for searches by offset.
 pub struct Layout {
@@ -263,6 +519,7 @@ fn read(bytes: &[u8]) -> std::result::Result<Object, String> {
         let place = match symbol.st_shndx(LE) {
             elf::SHN_UNDEF => Place::Undefined,
             elf::SHN_ABS => Place::Absolute,
+            LIVEPATCH_INDEX => Place::Livepatch,
             index => Place::Section(
                 section_of(index.into()).ok_or("a symbol is in a section that is not there")?,
             ),

@@ -125,8 +125,8 @@ impl Objects {
         }
     }
 
-    /// How far beyond its symbol a relocation refers. One that is relative to the instruction has an
-    /// addend that is less, by the distance from its place to the instruction's end.
+    /// How far beyond its symbol a relocation refers. One that is relative to the instruction has
+    /// an addend that is less, by the distance from its place to the instruction's end.
     fn past(&self, object: usize, section: SectionId, relocation: &Relocation) -> i64 {
         let code = self.codes[object].get(&section);
         let around = code.and_then(|code| code.around(relocation.offset));
@@ -164,6 +164,7 @@ const DESCRIBES_CODE: &[&str] = &[
     "__mcount_loc",
     "__patchable_function_entries",
     ".altinstructions",
+    ".discard",
     ".smp_locks",
     ".retpoline_sites",
     ".return_sites",
@@ -217,8 +218,7 @@ impl Graph {
         };
         for (index, object) in objects.objects.iter().enumerate() {
             for (id, section) in object.sections.iter().enumerate() {
-                let is_discarded = section.name.starts_with(".discard");
-                let counts = section.is_loaded() && !is_discarded || section.name == EXPORTS;
+                let counts = section.is_loaded() || section.name == EXPORTS;
                 if !counts || describes_code(&section.name) {
                     continue;
                 }

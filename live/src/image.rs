@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The build identifier of a kernel that can be booted.
+//! The build identifier of a kernel that is running or can be booted.
 
 use std::path::Path;
 use std::process::Command;
+
+use object::LittleEndian as LE;
 
 use baton_control::error::{Error, Result};
 
@@ -52,6 +54,30 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     let sectors = usize::from(*image.get(0x1f1)?);
     let start = (sectors + 1) * 512 + number(0x248)?;
     image.get(start..start + number(0x24c)?.checked_sub(4)?)
+}
+
+/// The build identifier of the running kernel, in hexadecimal.
+///
+/// # Errors
+/// The kernel does not tell it.
+pub fn running_build_id() -> Result<String> {
+    let path = "/sys/kernel/notes";
+    let notes = std::fs::read(path).map_err(|e| Error::file(format!("reading {path}"), &e))?;
+    let unknown = || {
+        Error::environment(
+            format!("{path} does not tell the build identifier of this kernel"),
+            "boot a kernel of Debian",
+        )
+    };
+    let notes =
+        object::read::elf::NoteIterator::<object::elf::FileHeader64<LE>>::new(LE, 4, &notes);
+    let mut notes = notes.map_err(|_| unknown())?;
+    while let Some(note) = notes.next().map_err(|_| unknown())? {
+        if let Some(id) = vmlinux::build_id_in(&note) {
+            return Ok(id);
+        }
+    }
+    Err(unknown())
 }
 
 #[cfg(test)]

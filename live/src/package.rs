@@ -183,13 +183,63 @@ fn version_of(makefile: &str) -> String {
     ["VERSION", "PATCHLEVEL", "SUBLEVEL"].map(value).join(".")
 }
 
+/// Makes the source files below one directory those of another. Files that are equal are not
+/// written, so that make takes their objects as current; files that the other lacks are removed.
+/// Hidden directories, and what was built, count as nothing.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn mirror(from: &Path, to: &Path) -> Result<()> {
+    let fail = |path: &Path| {
+        let path = path.display().to_string();
+        move |e: std::io::Error| Error::file(format!("copying {path}"), &e)
+    };
+    fs::create_dir_all(to).map_err(fail(to))?;
+    for path in entries(from).filter(|path| is_source(path)) {
+        let Some(name) = path.file_name() else {
+            continue;
+        };
+        let target = to.join(name);
+        if path.is_dir() {
+            mirror(&path, &target)?;
+            continue;
+        }
+        let bytes = fs::read(&path).map_err(fail(&path))?;
+        if fs::read(&target).ok().as_ref() != Some(&bytes) {
+            fs::write(&target, bytes).map_err(fail(&target))?;
+        }
+    }
+    for path in entries(to).filter(|path| is_source(path) && path.is_file()) {
+        let is_there = path
+            .file_name()
+            .is_some_and(|name| from.join(name).exists());
+        if !is_there {
+            fs::remove_file(&path).map_err(fail(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Is it neither hidden nor something that was built?
+fn is_source(path: &Path) -> bool {
+    let name = path
+        .file_name()
+        .map_or_else(Default::default, |name| name.to_string_lossy());
+    let is_built = [".o", ".s", ".btf"].iter().any(|end| name.ends_with(end));
+    !name.starts_with('.') && !is_built
+}
+
 /// Makes an empty directory.
 fn renew(dir: &Path) -> Result<()> {
     remove(dir)?;
     fs::create_dir_all(dir).map_err(|e| Error::file(format!("making {}", dir.display()), &e))
 }
 
-fn remove(dir: &Path) -> Result<()> {
+/// Removes a directory, if it is there.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::file(format!("removing {}", dir.display()), &e))
@@ -242,6 +292,32 @@ mod tests {
         let makefile = "# SPDX\nVERSION = 7\nPATCHLEVEL = 2\nSUBLEVEL = 12\nEXTRAVERSION =\n";
         assert_eq!(version_of(makefile), "7.2.12");
         assert_eq!(version_of(""), "..");
+    }
+
+    #[test]
+    fn a_mirror_has_the_sources_of_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+        let write = |path: PathBuf, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(from.join("fair.c"), "new");
+        write(from.join("ext/sub.c"), "deep");
+        write(from.join(".git/HEAD"), "hidden");
+        write(to.join("fair.c"), "old");
+        write(to.join("gone.c"), "old");
+        write(to.join("fair.o"), "built");
+        mirror(&from, &to).unwrap();
+        let text = |name: &str| fs::read_to_string(to.join(name)).ok();
+        assert_eq!(text("fair.c").as_deref(), Some("new"));
+        assert_eq!(text("ext/sub.c").as_deref(), Some("deep"));
+        assert_eq!(text("fair.o").as_deref(), Some("built"));
+        assert_eq!((text("gone.c"), text(".git/HEAD")), (None, None));
+        let before = fs::metadata(to.join("fair.c")).unwrap().modified().unwrap();
+        mirror(&from, &to).unwrap();
+        let after = fs::metadata(to.join("fair.c")).unwrap().modified().unwrap();
+        assert_eq!(before, after);
     }
 
     #[test]

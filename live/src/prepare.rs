@@ -4,8 +4,8 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `vmlinux` | the kernel with symbols, from the distribution's debug package |
-//! | `source` | the kernel's source, configured as the kernel |
-//! | `source/kernel/sched` | the scheduler, a git tree to change |
+//! | `source` | the kernel's source, configured as the kernel; its scheduler is the one built last |
+//! | `tree` | the scheduler's source, a git tree to change |
 //! | `objects` | the objects of the unchanged scheduler, with a section for each function |
 //! | `prepared.json` | the record that all of this is complete, and what the comparison found |
 
@@ -21,7 +21,10 @@ use baton_control::modules::cache;
 use baton_vm::Kernel;
 
 use crate::boundary::Boundary;
+use crate::btf::{self, Layouts};
+use crate::build::{Built, Parts};
 use crate::elf::Object;
+use crate::gates;
 use crate::graph::Objects;
 use crate::identity::{self, Identity, Placed};
 use crate::vmlinux::Vmlinux;
@@ -69,8 +72,8 @@ impl Prepared {
     /// made again.
     ///
     /// # Errors
-    /// The debug package or the source is missing; or the scheduler that is built from the source is
-    /// not the kernel's.
+    /// The debug package or the source is missing; or the scheduler that is built from the source
+    /// is not the kernel's.
     pub fn make(kernel: &Kernel) -> Result<Self> {
         let dir = dir(&kernel.release);
         let lock = lock(&dir)?;
@@ -79,18 +82,17 @@ impl Prepared {
             return Ok(Self::of(&kernel.release, dir, lock, record));
         }
         let vmlinux = vmlinux(&kernel.release, &dir, &build_id)?;
+        // A scheduler that was built there may have changes.
         let source = dir.join("source");
-        demand_unchanged(&scheduler(&dir))?;
-        if !source.exists() {
-            package::unpack_source(&kernel.release, &source)?;
-        }
+        package::remove(&source)?;
+        package::unpack_source(&kernel.release, &source)?;
+        start_history(&kernel.release, &scheduler(&source), &dir.join("tree"))?;
         configure(&kernel.release, &source)?;
-        start_history(&kernel.release, &scheduler(&dir))?;
         let stock = compile(&source, Form::Stock)?;
         let (identity, _) = compare(&stock, &vmlinux)?;
         identity.demand(&kernel.release)?;
         compile(&source, Form::Sections)?;
-        keep_objects(&dir)?;
+        keep_objects(&source, &dir.join("objects"))?;
         let record = Record {
             version: VERSION,
             build_id,
@@ -130,7 +132,7 @@ impl Prepared {
 
     /// The git tree of the scheduler's source, to change.
     pub fn tree(&self) -> PathBuf {
-        scheduler(&self.dir)
+        self.dir.join("tree")
     }
 
     /// The boundary of the kernel's own scheduler.
@@ -142,6 +144,39 @@ impl Prepared {
         let objects = read_objects(&self.dir.join("objects"))?;
         let (_, placed) = compare(&objects, &vmlinux)?;
         Ok(Boundary::of(&Objects::new(objects), &placed, &vmlinux))
+    }
+
+    /// Builds the module of the scheduler whose source is in a tree, as [`Self::tree`] is one.
+    ///
+    /// # Errors
+    /// The scheduler does not compile, or a gate refuses the change.
+    pub fn build(&self, tree: &Path) -> Result<Built> {
+        let source = self.dir.join("source");
+        if !tree.join("sched.h").exists() {
+            return Err(Error::user(
+                format!("{} has no source of a scheduler", tree.display()),
+                "give a clone of the tree that baton live edit names",
+            ));
+        }
+        package::mirror(tree, &scheduler(&source))?;
+        let vmlinux = Vmlinux::read(&self.dir.join("vmlinux"))?;
+        let unchanged = read_objects(&self.dir.join("objects"))?;
+        let (_, placed) = compare(&unchanged, &vmlinux)?;
+        let changed = compile(&source, Form::Sections)?;
+        for (object, name) in unchanged.iter().zip(OBJECTS) {
+            let [after, before] = [scheduler(&source), self.dir.join("objects")]
+                .map(|dir| layouts(&dir.join(format!("{name}.o"))));
+            gates::layouts(object.source(), &after?, &before?)?;
+        }
+        let parts = Parts {
+            release: &self.release,
+            build_id: &self.build_id,
+            changed: &Objects::new(changed),
+            unchanged: &Objects::new(unchanged),
+            placed: &placed,
+            vmlinux: &vmlinux,
+        };
+        parts.build(&self.dir.join("build"))
     }
 }
 
@@ -169,8 +204,8 @@ fn dir(release: &str) -> PathBuf {
     cache().join("live").join(release)
 }
 
-fn scheduler(dir: &Path) -> PathBuf {
-    dir.join("source/kernel/sched")
+fn scheduler(source: &Path) -> PathBuf {
+    source.join("kernel/sched")
 }
 
 /// Makes the directory, and waits until no other process works in it.
@@ -242,11 +277,13 @@ fn configure(release: &str, source: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a git tree of the scheduler's source, with the kernel's own as its first commit.
-fn start_history(release: &str, tree: &Path) -> Result<()> {
+/// Makes a git tree of the scheduler's source, with the kernel's own as its first commit. A tree
+/// that is there stays, as it may have changes.
+fn start_history(release: &str, scheduler: &Path, tree: &Path) -> Result<()> {
     if tree.join(".git").exists() {
         return Ok(());
     }
+    package::mirror(scheduler, tree)?;
     let git = |arguments: &[&str]| {
         let who = ["-c", "user.name=Baton", "-c", "user.email=baton@localhost"];
         let mut command = Command::new("git");
@@ -254,38 +291,9 @@ fn start_history(release: &str, tree: &Path) -> Result<()> {
         process::run(&mut command, "making the scheduler's git tree")
     };
     git(&["init", "--quiet"])?;
-    let exclude = tree.join(".git/info/exclude");
-    fs::create_dir_all(tree.join(".git/info"))
-        .and_then(|()| fs::write(&exclude, "*.o\n*.btf\n.*.cmd\n"))
-        .map_err(|e| Error::file(format!("writing {}", exclude.display()), &e))?;
     git(&["add", "--all"])?;
     let message = format!("kernel/sched of {release}");
     git(&["commit", "--quiet", "--message", &message])
-}
-
-/// An error if someone has changed the scheduler in the tree, which is then not the kernel's.
-fn demand_unchanged(tree: &Path) -> Result<()> {
-    if !tree.join(".git").exists() {
-        return Ok(());
-    }
-    let git = |arguments: &[&str]| {
-        let mut command = Command::new("git");
-        command.arg("-C").arg(tree).args(arguments);
-        process::output(&mut command, "looking for changes of the scheduler")
-    };
-    let commits = git(&["rev-list", "--count", "HEAD"])?;
-    let is_unchanged = git(&["status", "--porcelain"])?.is_empty() && commits == b"1\n";
-    match is_unchanged {
-        true => Ok(()),
-        false => Err(Error::user(
-            format!(
-                "the scheduler in {} has changes, and has yet to be compared with the kernel",
-                tree.display()
-            ),
-            "save them elsewhere (git format-patch, git stash), go back to the first commit, and \
-             prepare again",
-        )),
-    }
 }
 
 /// Compiles the scheduler as it is in the source tree.
@@ -306,7 +314,7 @@ fn compile(source: &Path, form: Form) -> Result<Vec<Object>> {
         make(source).arg(flags).args(goals),
         "compiling the scheduler",
     )?;
-    read_objects(&source.join("kernel/sched"))
+    read_objects(&scheduler(source))
 }
 
 fn read_objects(dir: &Path) -> Result<Vec<Object>> {
@@ -330,12 +338,26 @@ fn compare(objects: &[Object], vmlinux: &Vmlinux) -> Result<(Identity, Vec<Place
     Ok((identity, placed))
 }
 
+/// The layouts of an object's structures, from its debug information.
+fn layouts(object: &Path) -> Result<Layouts> {
+    let out = object.with_extension("btf");
+    process::run(
+        Command::new("pahole")
+            .arg(format!("--btf_encode_detached={}", out.display()))
+            .arg(object),
+        "reading types",
+    )?;
+    let bytes =
+        fs::read(&out).map_err(|e| Error::file(format!("reading {}", out.display()), &e))?;
+    btf::layouts(&bytes)
+        .ok_or_else(|| Error::baton(format!("pahole made no types of {}", object.display())))
+}
+
 /// Keeps the objects of the unchanged scheduler.
-fn keep_objects(dir: &Path) -> Result<()> {
-    let to = dir.join("objects");
-    fs::create_dir_all(&to).map_err(|e| Error::file(format!("making {}", to.display()), &e))?;
+fn keep_objects(source: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).map_err(|e| Error::file(format!("making {}", to.display()), &e))?;
     for name in OBJECTS.map(|name| format!("{name}.o")) {
-        let from = scheduler(dir).join(&name);
+        let from = scheduler(source).join(&name);
         fs::copy(&from, to.join(&name))
             .map_err(|e| Error::file(format!("copying {}", from.display()), &e))?;
     }

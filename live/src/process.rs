@@ -9,21 +9,8 @@ use baton_control::error::{Error, Result};
 /// Where the programs are.
 const ROOT: &str = "run baton inside Baton's Debian root: ./baton, or vm/enter baton ...";
 
-/// Runs a program to its end, with its messages on standard error, and returns what it printed on
-/// standard output. `doing` names the purpose, as in "unpacking the source".
-///
-/// # Errors
-/// The program is not there, or failed.
-pub fn output(command: &mut Command, doing: &str) -> Result<Vec<u8>> {
-    command.stdin(Stdio::null()).stderr(Stdio::inherit());
-    let done = command.output().map_err(|e| missing(command, doing, &e))?;
-    match done.status.success() {
-        true => Ok(done.stdout),
-        false => Err(failed(command, doing, done.status)),
-    }
-}
-
-/// Runs a program to its end; all that it prints goes to standard error.
+/// Runs a program to its end; all that it prints goes to standard error. `doing` names the purpose,
+/// as in "unpacking the source".
 ///
 /// # Errors
 /// The program is not there, or failed.

@@ -32,7 +32,11 @@ pub const SCHED: &str = r#"
     noipa int unused(int i) { return internal(i + 1) + policy; }
     void __attribute__((weak)) arch_hook(void) { counter = 7; }
     static __attribute__((noinline)) int variant(int i, int k) { return i * k + counter; }
-    noipa int __attribute__((section(".sched.text"))) sleeps(void) { __schedule(); return variant(2, 3); }
+    noipa int __attribute__((section(".sched.text"))) sleeps(void)
+    {
+        __schedule();
+        return variant(2, 3);
+    }
     noipa int varies(int i) { return variant(i, 3); }
     noipa int booted(int i) {
         asm(".pushsection runtime_ptr_test, \"a\"; .long 1f - .; .popsection; 1:");
