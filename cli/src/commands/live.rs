@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `baton live`: changes of the kernel's own scheduler.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use baton_live::boundary::{Boundary, Class, Function};
+use baton_live::running::{self, Status};
 use baton_live::Prepared;
 use baton_vm::Kernel;
 
@@ -14,10 +16,10 @@ use baton_control::error::{Error, Result};
 
 #[derive(clap::Subcommand, Debug)]
 pub enum LiveCommand {
-    /// Fetch symbols and source of a kernel, compile its scheduler, and compare that with the kernel.
+    /// Fetch symbols and source of a kernel, compile its scheduler, and compare it with the kernel.
     ///
     /// Done once for each kernel. The first time it downloads the kernel's debug package (350 MB)
-    /// and takes some minutes; 1 GB stays in $BATON_CACHE/live.
+    /// and takes some minutes; 400 MB stay in $BATON_CACHE/live.
     Prepare {
         #[command(flatten)]
         kernel: Which,
@@ -27,8 +29,8 @@ pub enum LiveCommand {
         #[command(flatten)]
         kernel: Which,
     },
-    /// Show which functions of the scheduler can be replaced, and where the rest of the kernel meets
-    /// them.
+    /// Show which functions of the scheduler can be replaced, and where the rest of the kernel
+    /// meets them.
     ///
     /// Without names it prints how many there are of each kind, and those that are kept.
     Boundary {
@@ -37,6 +39,36 @@ pub enum LiveCommand {
         /// Functions or data to show, with all reasons.
         #[arg(value_name = "NAME")]
         names: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Build the module of the changed scheduler.
+    ///
+    /// A change that would have no effect, or break the kernel's state, is refused.
+    Build {
+        #[command(flatten)]
+        kernel: Which,
+        /// The scheduler's source. [default: the tree that `baton live edit` names]
+        #[arg(long, value_name = "DIR")]
+        tree: Option<PathBuf>,
+    },
+    /// Put a changed scheduler in the place of the kernel's own.
+    ///
+    /// All CPUs are stopped for a moment. If a task is inside the scheduler then, it is tried
+    /// again; if that does not help, nothing is changed.
+    Load {
+        /// The module that `baton live build` made.
+        module: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show whether a changed scheduler runs, and what the last switch found.
+    Status {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Go back to the kernel's own scheduler.
+    Unload {
         #[command(flatten)]
         output: Output,
     },
@@ -79,8 +111,62 @@ pub fn command(command: &LiveCommand) -> Result<ExitCode> {
                 (false, false) => print(details(&boundary, names)?)?,
             }
         }
+        LiveCommand::Build { kernel, tree } => build(&kernel.find()?, tree.as_deref())?,
+        LiveCommand::Load { module, output } => {
+            show(Some(&running::load(module)?), output.json)?;
+        }
+        LiveCommand::Status { output } => show(running::status()?.as_ref(), output.json)?,
+        LiveCommand::Unload { output } => show(running::unload()?.as_ref(), output.json)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn build(kernel: &Kernel, tree: Option<&Path>) -> Result<()> {
+    let prepared = Prepared::open(kernel)?;
+    let built = prepared.build(tree.unwrap_or(&prepared.tree()))?;
+    let mut text = format!(
+        "replaced   {} functions, of which {} are reached from outside\n\
+         kept       {} functions\n",
+        built.replaced, built.redirected, built.kept
+    );
+    if !built.new.is_empty() {
+        text.push_str(&format!("new        {}\n", built.new.join(" ")));
+    }
+    text.push_str(&format!("module     {}\n", built.module.display()));
+    print(text)
+}
+
+/// Prints the state, and of the last switch what it took.
+fn show(status: Option<&Status>, json: bool) -> Result<()> {
+    if json {
+        return print_json(&status);
+    }
+    let Some(status) = status else {
+        return print("the kernel's own scheduler runs; no changed one is loaded\n");
+    };
+    let runs = match status.enabled {
+        true => "the changed scheduler",
+        false => "the kernel's own scheduler",
+    };
+    let us = |ns: u64| ns as f64 / 1e3;
+    let mut text = format!(
+        "runs       {runs}\n\
+         changes    {} functions, jumps at {} places\n\
+         stopped    {:.1} us: stacks of {} threads {:.1} us, stores {:.1} us\n\
+         CPUs       {}; attempt {}\n",
+        status.functions,
+        status.sites,
+        us(status.total_ns),
+        status.tasks,
+        us(status.check_ns),
+        us(status.stores_ns),
+        status.cpus,
+        status.attempts,
+    );
+    if let Some(busy) = &status.busy {
+        text.push_str(&format!("in the way {busy}\n"));
+    }
+    print(text)
 }
 
 fn prepare(kernel: &Kernel) -> Result<()> {
