@@ -2,7 +2,7 @@
 # Each target makes on a fresh Debian 12 or 13 what it needs, as root or with sudo: see vm/root.sh.
 
 .PHONY: demo test check containment matrix monkey sanitized hostile agents programs kernels
-.PHONY: torture setup root-next clean
+.PHONY: live torture setup root-next clean
 
 demo: ## A policy is simulated, checked, compared, upgraded, crashed and replayed: 3 minutes
 	@./baton demo
@@ -25,6 +25,9 @@ monkey: ## Two hundred commands that are killed at random, with the machine whol
 
 sanitized: ## Booted tests on kernels with KASAN, lockdep and others, and with KCSAN; hours
 	@vm/enter cargo xtask sanitized
+
+live: ## The kernel's own scheduler, replaced in a guest; fetches 353 MB once; ten minutes
+	@vm/enter cargo test -p baton-live --features kernel-tests
 
 hostile: ## Hostile clients: ten minutes of hint queues, five of attributes, ten of a user's hogs
 	@vm/enter cargo xtask hostile 600
