@@ -3,8 +3,8 @@
  * A changed scheduler as a module. Loading it changes nothing. Its parameters, below
  * /sys/module/baton_live/parameters:
  *
- *   enabled	Y when the changed scheduler runs; writing switches. While it runs, the module cannot
- *		be removed.
+ *   enabled	Y when the changed scheduler runs; writing switches. While it runs, the module
+ *		cannot be removed.
  *   report	what the last switch found and how long it took, a line for each fact
  *
  * Writing `enabled` fails with EBUSY if a task stays inside code that must not be left, and with

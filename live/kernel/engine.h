@@ -20,7 +20,7 @@ struct task_struct;
 /* An entry of the table that is made with the module (live/src/extract.rs). */
 struct baton_live_function {
 	unsigned long old;	/* the kernel's function, or the rarely executed part of one */
-	unsigned long new;	/* the one that takes its place; 0 if only replaced ones call it */
+	unsigned long new;	/* in its place; 0 if only replaced ones call it */
 	u32 size;		/* of the old one, in bytes */
 	u32 jump;		/* where in the old one the jump to the new one goes */
 };
@@ -33,7 +33,7 @@ struct baton_live_report {
 	unsigned int attempts;
 	unsigned int cpus;
 	unsigned int tasks;
-	u64 total;		/* of the last attempt, from the first CPU's stop to the last one's */
+	u64 total;		/* of the last attempt, while all CPUs were stopped */
 	u64 check;		/* of the stacks */
 	u64 stores;		/* into the code */
 	/* Of a refusal: the task in the way, and where it is. */

@@ -103,7 +103,9 @@ static bool has_kprobe(u8 *from, u8 *to)
 /* Finds the jump labels in the bytes of a site. */
 static int find_labels(const u8 *code)
 {
-	for (struct jump_entry *entry = __start___jump_table; entry < __stop___jump_table; entry++) {
+	struct jump_entry *entry;
+
+	for (entry = __start___jump_table; entry < __stop___jump_table; entry++) {
 		const u8 *at = (const u8 *)jump_entry_code(entry);
 		struct label *grown;
 
@@ -145,7 +147,8 @@ int baton_live_plan(void)
 
 	if (!system_has_cmpxchg128())
 		return -EOPNOTSUPP;
-	sites = kvcalloc(baton_live_functions_end - baton_live_functions, sizeof(*sites), GFP_KERNEL);
+	sites = kvcalloc(baton_live_functions_end - baton_live_functions, sizeof(*sites),
+			 GFP_KERNEL);
 	if (!sites)
 		return -ENOMEM;
 	for (function = baton_live_functions; function < baton_live_functions_end; function++) {

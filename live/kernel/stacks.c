@@ -71,7 +71,8 @@ bool baton_live_task_is_clear(struct task_struct *task, bool install, unsigned l
 {
 	struct unwind_state state;
 
-	for (unwind_start(&state, task, NULL, NULL); !unwind_done(&state); unwind_next_frame(&state)) {
+	unwind_start(&state, task, NULL, NULL);
+	for (; !unwind_done(&state); unwind_next_frame(&state)) {
 		*ip = unwind_get_return_address(&state);
 		if (!*ip)
 			break;

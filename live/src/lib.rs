@@ -3,9 +3,10 @@
 //! that is for.
 //!
 //! The scheduler is compiled anew from the kernel's source, and its objects are compared with the
-//! kernel that runs ([`identity`]). The objects tell what a module can replace ([`boundary`]). Those
-//! of a changed scheduler pass the gates ([`gates`]), are rewritten so that they use the kernel's own
-//! data ([`extract`]), and become a module ([`build`]), which is loaded and unloaded ([`running`]).
+//! kernel that runs ([`identity`]). The objects tell what a module can replace ([`boundary`]).
+//! Those of a changed scheduler pass the gates ([`gates`]), are rewritten so that they use the
+//! kernel's own data ([`extract`]), and become a module ([`build`]), which is loaded and unloaded
+//! ([`running`]).
 //! Everything else of Baton works without this crate, and nothing depends on it but the command
 //! line.
 #![forbid(unsafe_code)]

@@ -34,7 +34,8 @@ int main(int argc, char **argv)
 		Elf64_Phdr part;
 
 		read_at(file, &part, sizeof(part), header.e_phoff + i * sizeof(part));
-		if (part.p_type != PT_LOAD || from < part.p_vaddr || to > part.p_vaddr + part.p_memsz)
+		if (part.p_type != PT_LOAD || from < part.p_vaddr ||
+		    to > part.p_vaddr + part.p_memsz)
 			continue;
 		read_at(file, bytes, to - from, part.p_offset + (from - part.p_vaddr));
 		for (uint64_t at = 0; at < to - from; at++)

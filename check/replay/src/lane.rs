@@ -437,8 +437,8 @@ impl<'r> Lane<'r> {
         found.find(|endless| *endless as u8 == *kind)
     }
 
-    /// Ends the call some time later, if the kernel ended it here. In a debugger it goes on, so that
-    /// the loop can be seen.
+    /// Ends the call some time later, if the kernel ended it here. In a debugger it goes on, so
+    /// that the loop can be seen.
     #[inline]
     fn watch(&self) {
         if self.ended_by_kernel().is_some() {
