@@ -387,6 +387,9 @@ fn header(rings: &mut Rings, policy: &str) -> Result<Header> {
 /// [`Summary::end`] of a recording whose policy was replaced by a newer version.
 pub const REPLACED: &str = "the policy was replaced";
 
+/// [`Summary::end`] of a recording whose policy failed.
+pub const FAILED: &str = "the policy failed";
+
 /// The name of the cause for which a recording has ended.
 fn name(end: u32) -> &'static str {
     const NONE: u32 = BatonRecordEnd::None as u32;
@@ -399,7 +402,7 @@ fn name(end: u32) -> &'static str {
         FULL => "a ring was full",
         UNLOADED => "the policy was unloaded",
         BY_ANOTHER => REPLACED,
-        FAULT => "the policy failed",
+        FAULT => FAILED,
         _ => "stopped",
     }
 }

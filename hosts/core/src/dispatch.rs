@@ -181,7 +181,9 @@ impl<H: Host> Core<'_, H> {
     ) -> Verdict {
         let task = prev.map(view);
         let which = cpu.number();
+        let mut method = BatonMethod::PickNextTask;
         for _ in 0..MAX_REFUSALS {
+            method = BatonMethod::PickNextTask;
             let answer = first.take().unwrap_or_else(|| {
                 ctx.slice = 0;
                 let prev = task.as_ref().map_or(Arg::Word(0), Arg::Task);
@@ -214,15 +216,8 @@ impl<H: Host> Core<'_, H> {
                 }
                 BATON_PICK_NONE if prev.is_some() => return Verdict::None,
                 BATON_PICK_NONE => {
-                    match self.tell_cpu(
-                        frame,
-                        cpu,
-                        policy,
-                        BatonMethod::NewlyIdle,
-                        ctx,
-                        which,
-                        Arg::Word(0),
-                    ) {
+                    method = BatonMethod::NewlyIdle;
+                    match self.tell_cpu(frame, cpu, policy, method, ctx, which, Arg::Word(0)) {
                         BATON_PICK_NONE | BATON_ABORTED => return Verdict::None,
                         token => token,
                     }
@@ -253,7 +248,7 @@ impl<H: Host> Core<'_, H> {
         }
         let fault = Fault {
             kind: BatonFaultKind::RefusalLoop,
-            method: BatonMethod::PickNextTask,
+            method,
             pid: 0,
             now: ctx.now,
         };

@@ -20,6 +20,11 @@ const MOST_MOVED: usize = 8;
 /// queue may have thousands that may not run on the other core.
 const MOST_LOOKED_AT: usize = 64;
 
+/// How often a call looks at a core to balance. Each phase looks at all cores of the domain that it
+/// takes from, so the number of steps grows with the square of the machine. With this limit, a core
+/// can try all others on machines of up to 512 CPUs.
+const MOST_LOOKS: usize = 512 * 512;
+
 /// Threads on their way to a core. Each has the queue that it goes to.
 struct Moving {
     batons: [Option<(Schedulable, usize)>; MOST_MOVED],
@@ -32,10 +37,61 @@ pub struct Balance<'m, 'c, R: Rules> {
     pub(crate) machine: &'m Machine<R>,
     pub(crate) ctx: &'c Ctx<'c>,
     /// The core of the call.
-    pub(crate) core: Cpu,
+    core: Cpu,
+    /// How often it may still look at a core.
+    looks: usize,
+    /// The core for which the policy asked for threads last.
+    dst: Option<Cpu>,
+    /// For how many cores it has asked, one after the other.
+    asked: u32,
+    /// How many of these were left out or served, up to the last one that was served.
+    served: u32,
+    /// How many of these are left out at the beginning.
+    left_out: u32,
+    /// Is `dst` served?
+    is_served: bool,
 }
 
 impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
+    /// A call on a core.
+    pub(crate) fn new(machine: &'m Machine<R>, ctx: &'c Ctx<'c>, core: Cpu) -> Self {
+        Self {
+            machine,
+            ctx,
+            core,
+            looks: MOST_LOOKS,
+            dst: None,
+            asked: 0,
+            served: 0,
+            left_out: 0,
+            is_served: false,
+        }
+    }
+
+    /// Balances by a rule that may ask for threads for many cores. If the last such call on this
+    /// core could not serve all of them, this one begins with the first that was not served.
+    pub(crate) fn all(mut self) {
+        let (machine, core) = (self.machine, self.core);
+        let balanced = &machine.cores[core].balanced;
+        self.left_out = balanced.get();
+        machine.rules.balancing(&mut self, core);
+        let is_rest = self.looks == 0 && self.served < self.asked;
+        balanced.set(if is_rest { self.served } else { 0 });
+    }
+
+    /// The policy asks for threads for this core. False if it is another one's turn.
+    fn serves(&mut self, dst: Cpu) -> bool {
+        if self.dst != Some(dst) {
+            self.dst = Some(dst);
+            self.asked += 1;
+            self.is_served = self.asked > self.left_out && self.looks > 0;
+            if self.is_served {
+                self.served = self.asked;
+            }
+        }
+        self.is_served
+    }
+
     /// What is seen of other cores.
     pub fn seen(&self) -> Seen<'m, 'c, R> {
         self.seen_from(self.core)
@@ -63,9 +119,10 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
 
     fn steal(&mut self, dst: Cpu, cores: &[Cpu]) {
         let rules = &self.machine.rules;
-        if !self.ctx.is_online(dst) {
+        if !self.ctx.is_online(dst) || !self.serves(dst) {
             return;
         }
+        self.looks = self.looks.saturating_sub(cores.len());
         let seen = self.seen_from(dst);
         // Phase 1: observes. The proof does not need the order.
         let mut found: Option<CoreSet> = None;
@@ -78,8 +135,9 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
         let Some(stealable) = &mut found else {
             return;
         };
-        loop {
-            // Phase 2.
+        while self.looks > 0 {
+            // Phase 2. A rule that orders them looks at each.
+            self.looks = self.looks.saturating_sub(cores.len());
             let Some(src) = rules.select_core(&seen, stealable, dst) else {
                 return;
             };

@@ -24,6 +24,9 @@ pub(crate) struct Core<A> {
     /// The host's timer of this core was armed to wake others that are owed that. Written on the
     /// core.
     pub owes_kicks: Shared<bool>,
+    /// If the last balancing on this core ended before all cores had been served, how many it had
+    /// served. Written on the core.
+    pub balanced: Shared<u32>,
 }
 
 impl<A> Core<A> {

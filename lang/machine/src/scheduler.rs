@@ -365,6 +365,7 @@ impl<R: Rules> Scheduler for Machine<R> {
                 cload: Shared::new(0),
                 is_owed_kick: Shared::new(false),
                 owes_kicks: Shared::new(false),
+                balanced: Shared::new(0),
             }),
             threads,
         };
@@ -428,12 +429,8 @@ impl<R: Rules> Scheduler for Machine<R> {
     }
 
     fn newly_idle(&self, ctx: &Ctx<'_>, cpu: Cpu) -> Option<Schedulable> {
-        let mut balance = Balance {
-            machine: self,
-            ctx,
-            core: cpu,
-        };
-        self.rules.newly_idle(&mut balance, cpu);
+        self.rules
+            .newly_idle(&mut Balance::new(self, ctx, cpu), cpu);
         match self.next(ctx, cpu, None) {
             Pick::Run { task, .. } => Some(task),
             Pick::Keep { .. } | Pick::Nothing => None,
@@ -441,12 +438,7 @@ impl<R: Rules> Scheduler for Machine<R> {
     }
 
     fn balance(&self, ctx: &Ctx<'_>, cpu: Cpu) {
-        let mut balance = Balance {
-            machine: self,
-            ctx,
-            core: cpu,
-        };
-        self.rules.balancing(&mut balance, cpu);
+        Balance::new(self, ctx, cpu).all();
     }
 
     fn timer(&self, ctx: &Ctx<'_>, cpu: Cpu) {

@@ -99,6 +99,7 @@ state!(Core {
     cload: Shared<i64>,
     is_owed_kick: Shared<bool>,
     owes_kicks: Shared<bool>,
+    balanced: Shared<u32>,
 });
 state!(Guarded {
     queues: Vec<Queue>,

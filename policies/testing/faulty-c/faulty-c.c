@@ -309,11 +309,19 @@ static u64 pick_next_task(void *this, struct baton_ctx *ctx, s32 cpu, const stru
 static void pick_refused(void *this, struct baton_ctx *ctx, baton_token token,
 			 enum baton_refusal why)
 {
+	struct set *set = this;
+	u32 slot = (u32)token - 1;
+
 	reach(this, "pick_refused");
-	if (why == BATON_REFUSAL_NOT_ALLOWED)
-		put(this, ctx, NULL, token);
-	else
-		scribble(ctx);
+	if (why == BATON_REFUSAL_NOT_ALLOWED) {
+		baton_assert(slot < set->size);
+		baton_host_lock(&set->lock);
+		/* The task may have been queued again meanwhile, with a newer token. */
+		if (!set->tokens[slot])
+			set->tokens[slot] = token;
+		baton_host_unlock(&set->lock);
+	}
+	scribble(ctx);
 }
 
 static baton_token take_back(void *this, struct baton_ctx *ctx, const struct baton_task *task)

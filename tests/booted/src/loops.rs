@@ -200,9 +200,11 @@ pub fn reach(policy: &str, method: &str, options: &str) -> Result<(), String> {
     match method {
         // More than CPUs, so that the policy's queue has tasks.
         "task_yield" => stress("yield", "3", "yield-ops", "200"),
-        "task_restored" | "pick_refused" | "task_affinity_changed" | "task_dequeued" => {
+        "pick_refused" | "task_affinity_changed" | "task_dequeued" => {
             stress("affinity", "2", "affinity-ops", "50")
         }
+        // Rare while a CPU is offline now and then.
+        "task_restored" => stress("affinity", "2", "affinity-ops", "200"),
         "task_departed" => stress("schedpolicy", "2", "schedpolicy-ops", "50"),
         "task_prio_changed" => {
             let renice = "for nice in 1 2 3; do renice -n $nice -p $$; done";

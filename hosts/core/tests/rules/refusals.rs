@@ -145,6 +145,14 @@ fn a_loop_of_refusals_is_a_fault() {
     check(&script);
 
     let mut script = String::from("start a\n");
+    script += &"answer a newly_idle garbage\n".repeat(64);
+    script += "pick @0 => ";
+    let turn = "a.pick_next_task @0; a.newly_idle @0; a.pick_refused garbage 1; ";
+    script += &turn.repeat(64);
+    script += "nothing; report: a refusal loop in newly_idle, 0\n";
+    check(&script);
+
+    let mut script = String::from("start a\n");
     script += &"answer a pick_next_task keep\n".repeat(64);
     script += "pick @0 => ";
     script += &"a.pick_next_task @0; ".repeat(64);

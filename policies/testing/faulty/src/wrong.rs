@@ -126,11 +126,12 @@ pub fn unwrap(topology: &Topology) {
     black_box(far.unwrap());
 }
 
-/// Allocates memory until there is none, without checking for failure.
+/// Allocates memory until there is none, without checking for failure. Each block is twice as large
+/// as the last one, so that this does not take long.
 pub fn memory() {
     let mut hoard = Vec::new();
-    loop {
-        hoard.push(black_box(Vec::<u8>::with_capacity(4_000)));
+    for size in (12..).map(|power| 1 << power) {
+        hoard.push(black_box(Vec::<u8>::with_capacity(size)));
     }
 }
 
