@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use baton_abi::{BatonFault, BatonPolicyInfo, BatonPolicyState};
+use baton_abi::BatonPolicyState;
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -87,35 +87,20 @@ pub fn record(args: &Record) -> Result<ExitCode> {
     let report = Report::of(files);
     report.print(args.out.json)?;
     let code = code?;
-    let has_failed = report.all.end == FAILED;
-    if let Some((fault, info)) = fault_of(&device, &policy, has_failed)? {
-        eprint!("{}", report::fault(&Fault::new(&fault, Some(&info))));
-        return Ok(ExitCode::from(4));
-    }
-    Ok(if has_failed { ExitCode::from(4) } else { code })
-}
-
-/// The fault for which a policy is stopped. The recording ends first, so if the policy is known to
-/// have failed, this waits for a second at most until there is a report.
-fn fault_of(
-    device: &Device,
-    policy: &str,
-    has_failed: bool,
-) -> Result<Option<(BatonFault, BatonPolicyInfo)>> {
-    let end = Instant::now() + Duration::from_secs(1);
-    loop {
-        let info = device
-            .policy(policy)?
-            .filter(|info| info.state == BatonPolicyState::Faulted as u32);
-        if let Some(info) = info {
-            if let Some(fault) = device.fault(info.index)? {
-                return Ok(Some((fault, info)));
-            }
+    let fault = device
+        .policy(&policy)?
+        .filter(|info| info.state == BatonPolicyState::Faulted as u32);
+    match fault
+        .map(|info| Ok((device.fault(info.index)?, info)))
+        .transpose()?
+    {
+        Some((Some(fault), info)) => {
+            eprint!("{}", report::fault(&Fault::new(&fault, Some(&info))));
+            Ok(ExitCode::from(4))
         }
-        if !has_failed || Instant::now() >= end {
-            return Ok(None);
-        }
-        thread::sleep(Duration::from_millis(10));
+        // It was started anew or unloaded since, so its fault cannot be read any more.
+        _ if report.all.end == FAILED => Ok(ExitCode::from(4)),
+        _ => Ok(code),
     }
 }
 

@@ -48,8 +48,6 @@ pub struct Balance<'m, 'c, R: Rules> {
     served: u32,
     /// How many of these are left out at the beginning.
     left_out: u32,
-    /// Is `dst` served?
-    is_served: bool,
 }
 
 impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
@@ -64,7 +62,6 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
             asked: 0,
             served: 0,
             left_out: 0,
-            is_served: false,
         }
     }
 
@@ -84,12 +81,11 @@ impl<'m, 'c, R: Rules> Balance<'m, 'c, R> {
         if self.dst != Some(dst) {
             self.dst = Some(dst);
             self.asked += 1;
-            self.is_served = self.asked > self.left_out && self.looks > 0;
-            if self.is_served {
+            if self.asked > self.left_out && self.looks > 0 {
                 self.served = self.asked;
             }
         }
-        self.is_served
+        self.served == self.asked
     }
 
     /// What is seen of other cores.
