@@ -18,6 +18,8 @@ pub struct PolicyEntry {
     pub share: AtomicU32,
     /// Number of its partition; 0 for none. Written while all other CPUs are stopped.
     pub(crate) partition: AtomicU32,
+    /// How much more often than usual each CPU asks it. Written by the watch (`stall.rs`).
+    pub(crate) hurry: AtomicU32,
     /// For the host: the version of the policy that runs. An upgrade is one store to it. It is kept
     /// after a stop, for calls that are under way.
     pub version: AtomicUsize,
@@ -47,6 +49,7 @@ impl PolicyEntry {
             index: AtomicU32::new(0),
             share: AtomicU32::new(0),
             partition: AtomicU32::new(0),
+            hurry: AtomicU32::new(0),
             version: AtomicUsize::new(0),
             observers: AtomicUsize::new(0),
             refusals: AtomicU64::new(0),

@@ -13,8 +13,21 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// Interval at which each policy is asked on each CPU at least, ns, whatever earlier policies have.
 /// Otherwise a policy that always has a task to run would starve the later ones, and the kernel
-/// ends a scheduler when a task has not run for 30 s.
+/// ends a scheduler when a task has not run for 30 s. The more of the limit a task has waited, the
+/// shorter the interval: see [`hurry`].
 const ASK_EVERY: u64 = 1_000_000_000;
+
+/// The shortest interval is `ASK_EVERY >> MOST_HURRY`. With the default slice it leaves the earlier
+/// policies three quarters of the CPU.
+const MOST_HURRY: u32 = 4;
+
+/// How often the interval is halved for a policy with a task that has waited for `unanswered` ns:
+/// once for each eighth of the limit. A policy may have so many tasks on a CPU that one in a second
+/// is not enough.
+fn hurry(unanswered: u64, limit: u64) -> u32 {
+    let eighths = unanswered / (limit / 8).max(1);
+    eighths.min(u64::from(MOST_HURRY)) as u32
+}
 
 /// In a slot's `unanswered`: the policy was asked for the token and did not have it.
 const MISSING: u64 = u64::MAX;
@@ -47,12 +60,14 @@ impl CpuState {
 }
 
 impl<'a, H: Host> Core<'a, H> {
-    /// A policy that this CPU has not asked for [`ASK_EVERY`]. It must be asked first.
+    /// A policy that this CPU has not asked for its interval. It must be asked first.
     pub(crate) fn neglected(&self, cpu: &CpuState, now: u64) -> Option<&PolicyEntry> {
         let asked = |policy: &PolicyEntry| {
             cpu.asked[policy.index() as usize % BATON_MAX_POLICIES].load(Relaxed)
         };
-        let is_late = |policy: &&PolicyEntry| now.saturating_sub(asked(policy)) >= ASK_EVERY;
+        let is_late = |policy: &&PolicyEntry| {
+            now.saturating_sub(asked(policy)) >= ASK_EVERY >> policy.hurry.load(Relaxed)
+        };
         self.running()
             .filter(|policy| self.serves(policy, cpu))
             .find(is_late)
@@ -70,6 +85,7 @@ impl<'a, H: Host> Core<'a, H> {
         self.cpus.iter().for_each(|cpu| cpu.look(lately, sole));
         let mut longest = None;
         let mut most = limit;
+        let mut most_of = [0; BATON_MAX_POLICIES];
         for slot in self
             .used()
             .iter()
@@ -79,24 +95,30 @@ impl<'a, H: Host> Core<'a, H> {
             let waited = now.saturating_sub(slot.queued_at.load(Relaxed));
             let interval = now.saturating_sub(since);
             if waited > interval {
-                let unanswered = self.unanswered(slot, waited, interval);
+                let Some(policy) = self.by_id(slot.policy()).filter(|p| p.is_running()) else {
+                    continue;
+                };
+                let unanswered = self.unanswered(slot, policy, waited, interval);
+                let of_policy = &mut most_of[policy.index() as usize % BATON_MAX_POLICIES];
+                *of_policy = unanswered.max(*of_policy);
                 if unanswered > most {
                     (longest, most) = (Some(slot), unanswered);
                 }
             }
+        }
+        for policy in self.running() {
+            let unanswered = most_of[policy.index() as usize % BATON_MAX_POLICIES];
+            policy.hurry.store(hurry(unanswered, limit), Relaxed);
         }
         longest
     }
 
     /// The part of the task's wait in which its policy was asked, ns. `interval` ns of the wait are
     /// new.
-    fn unanswered(&self, slot: &Slot, waited: u64, interval: u64) -> u64 {
-        let Some((token, policy)) = slot.token().zip(self.by_id(slot.policy())) else {
+    fn unanswered(&self, slot: &Slot, policy: &PolicyEntry, waited: u64, interval: u64) -> u64 {
+        let Some(token) = slot.token() else {
             return 0;
         };
-        if !policy.is_running() {
-            return 0;
-        }
         let is_new = slot.watched.swap(token, Relaxed) != token;
         let before = if is_new {
             0

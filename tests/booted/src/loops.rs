@@ -188,6 +188,14 @@ pub fn under(policy: &str, options: &str, command: &[&str]) -> Result<(), String
     run("baton", &run_it).map(drop)
 }
 
+/// Queues tasks again that are queued already, though a CPU may be offline.
+const RESTORE: &str = "stress-ng -q --cpu 3 --timeout 20 & \
+    while hogs=$(cat /proc/$!/task/$!/children); [ -z \"$hogs\" ]; do sleep 0.05; done; \
+    for hog in $hogs; do \
+        for cpus in 1 3 1 3; do taskset -p $cpus $hog; done; \
+    done; \
+    kill $!; wait";
+
 const SOME: [&str; 5] = ["hackbench", "-g", "1", "-l", "3"];
 
 /// Has the method of a policy called that is loaded by this, or is loaded already.
@@ -203,13 +211,9 @@ pub fn reach(policy: &str, method: &str, options: &str) -> Result<(), String> {
         "pick_refused" | "task_affinity_changed" | "task_dequeued" => {
             stress("affinity", "2", "affinity-ops", "50")
         }
-        // Rare while a CPU is offline now and then.
-        "task_restored" => stress("affinity", "2", "affinity-ops", "200"),
+        "task_restored" => under(policy, options, &["sh", "-c", RESTORE]),
         "task_departed" => stress("schedpolicy", "2", "schedpolicy-ops", "50"),
-        "task_prio_changed" => {
-            let renice = "for nice in 1 2 3; do renice -n $nice -p $$; done";
-            under(policy, options, &["sh", "-c", renice])
-        }
+        "task_prio_changed" => stress("nice", "1", "nice-ops", "3"),
         "task_preempt" | "task_tick" | "timer" | "balance" => stress("cpu", "3", "timeout", "1"),
         "cpu_online" | "cpu_offline" => {
             baton(&["load", policy, "--options", options])?;

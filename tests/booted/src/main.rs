@@ -14,7 +14,7 @@
 //! `--hostile-agent SECONDS` a hostile agent; `--kills TIMES` agents that end under load;
 //! `--loops 1` endless loops in each method; `--without-polls 1` loops in policies without polls;
 //! `--upgrades TIMES` versions of a policy that replace each other in an agent under load; and
-//! `--matrix SEED PARTS INDEX` a part of the matrix of faults (matrix.rs);
+//! `--matrix SEED PARTS INDEX [TEXT]` a part of the matrix of faults (matrix.rs);
 //! `--monkey SEED TIMES` so many commands that are killed at random (monkey.rs);
 //! `--apart SECONDS` groups of tasks that never share a core, on a machine with two CPUs for each.
 

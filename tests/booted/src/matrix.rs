@@ -235,17 +235,22 @@ fn shuffle(cells: &mut [Cell], seed: u64) {
     }
 }
 
-/// `--matrix SEED PARTS INDEX`.
+/// `--matrix SEED PARTS INDEX [TEXT]`: tries one part of the cells. With a text, of those alone whose
+/// names contain it.
 pub fn command(args: &[String]) -> ExitCode {
-    let numbers: Vec<u64> = args.iter().filter_map(|arg| arg.parse().ok()).collect();
+    let numbers = args.iter().take(3).filter_map(|arg| arg.parse().ok());
+    let numbers: Vec<u64> = numbers.collect();
     let (seed, parts, index) = match numbers[..] {
         [seed, parts, index] if parts > 0 => (seed, parts, index),
         _ => {
-            println!("--matrix SEED PARTS INDEX");
+            println!("--matrix SEED PARTS INDEX [TEXT]");
             return ExitCode::FAILURE;
         }
     };
     let mut all = cells();
+    if let Some(text) = args.get(3) {
+        all.retain(|cell| cell.name().contains(text));
+    }
     shuffle(&mut all, seed);
     let chosen: Vec<Cell> = all
         .iter()

@@ -265,3 +265,44 @@ fn the_turn_of_tasks_without_a_policy_is_not_cut_short() {
         "nor does another take the turn away"
     );
 }
+
+/// A policy with a task that never sleeps precedes one with a crowd of them. The later one gets so
+/// many slices that none of its tasks waits for long enough to be a stall.
+#[test]
+fn a_crowd_behind_a_hog_is_not_a_stall() {
+    const SLICE: u64 = 20_000_000;
+    const LIMIT: u64 = 10_000_000_000;
+    let core = host::new_core(64, 1, true);
+    let ((first, _), (later, _)) = (start(core), start(core));
+    let put = |task: u64, flags: u16, now: u64| {
+        let mut ctx = BatonCtx {
+            task,
+            flags,
+            now,
+            ..BatonCtx::default()
+        };
+        let verdict = core.enqueue(0, core.cpu(0).unwrap(), &mut ctx);
+        assert_eq!(verdict, Verdict::None);
+    };
+    let entry = |pid| if pid == 0 { first } else { later };
+    let tasks: Vec<u64> = (0..50).map(|pid| task(core, pid, entry(pid))).collect();
+    tasks.iter().for_each(|task| put(*task, BATON_F_WAKEUP, 0));
+    let mut slices = [0; 50];
+    for now in (1..3_000).map(|turn| turn * SLICE) {
+        let mut ctx = BatonCtx {
+            now,
+            ..BatonCtx::default()
+        };
+        let verdict = core.dispatch(0, core.cpu(0).unwrap(), &mut ctx);
+        assert_eq!(verdict, Verdict::Run, "after {now} ns");
+        let pid = host::slot_of(core, ctx.task).pid() as usize;
+        slices[pid] += 1;
+        put(tasks[pid], 0, now + SLICE);
+        if now.is_multiple_of(25 * SLICE) {
+            let stalled = core.find_stall(now, LIMIT).map(|slot| slot.pid());
+            assert_eq!(stalled, None, "after {now} ns");
+        }
+    }
+    assert!(slices[0] > 2_000, "the hog had {}", slices[0]);
+    assert!(slices[1..].iter().all(|count| *count > 5), "{slices:?}");
+}

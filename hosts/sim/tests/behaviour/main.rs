@@ -3,6 +3,7 @@
 
 mod agents;
 mod arbiter;
+mod balancing;
 mod conforms;
 mod edf;
 mod faults;

@@ -221,7 +221,7 @@ impl Scheduler for Faulty {
 
     fn pick_next_task(&self, ctx: &Ctx<'_>, cpu: Cpu, _: Option<&Task>) -> Pick {
         self.reach("pick_next_task");
-        self.cpus[cpu].fetch_add(1, Relaxed);
+        let turn = self.cpus[cpu].fetch_add(1, Relaxed);
         if self.is_due(Fault::Stall) {
             return Pick::Nothing;
         }
@@ -235,7 +235,7 @@ impl Scheduler for Faulty {
         }
         // Wrong every other time, so that the policy is refused and continues; or always.
         let wrong_now = self.calls.get().is_multiple_of(2);
-        let is_to_be_refused = self.method == "pick_refused";
+        let is_to_be_refused = self.method == "pick_refused" && turn.is_multiple_of(2);
         let careless = (self.is_due(Fault::NotAllowed) && wrong_now)
             || self.is_due(Fault::Loop)
             || is_to_be_refused;
