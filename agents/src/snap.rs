@@ -71,9 +71,10 @@ impl Snap {
 
 impl Scheduler for Snap {
     fn ready(&mut self, agent: &Agent, task: &Message) {
-        let class = match task.nice < 0 {
-            true => Class::Worker,
-            false => Class::Other,
+        let class = if task.nice < 0 {
+            Class::Worker
+        } else {
+            Class::Other
         };
         self.since[task.slot as usize] = agent.now();
         self.tasks.insert(task, class);

@@ -80,9 +80,10 @@ impl Table for Apps {
 
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
         // With -icount, one ns of guest time is one instruction.
-        let unit = match args.icount {
-            true => "million instructions",
-            false => "ms",
+        let unit = if args.icount {
+            "million instructions"
+        } else {
+            "ms"
         };
         let mut results = Vec::new();
         for program in &LOADS {

@@ -137,10 +137,7 @@ fn guest_command(args: &Arguments, is_counted: bool) -> Vec<String> {
     } else {
         format!("--runs {}", args.runs())
     };
-    let clock = match is_counted {
-        true => "--counted",
-        false => "--icount",
-    };
+    let clock = if is_counted { "--counted" } else { "--icount" };
     let bench = format!(
         "baton bench {} --here {clock} --json {runs}{subjects}",
         args.what.name()

@@ -51,13 +51,17 @@ impl Table for Pipe {
 
     /// Measures here, and judges the policies.
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
-        let (metric, unit, scale) = match args.icount {
-            true => ("instructions_per_op", "instructions", 1.0),
-            false => ("time_per_op", "us", 1e3),
+        let (metric, unit, scale) = if args.icount {
+            ("instructions_per_op", "instructions", 1.0)
+        } else {
+            ("time_per_op", "us", 1e3)
         };
-        let pipe = |subject: &Subject, run: Run| match subject.name() == arbiter::POLICY {
-            true => loads::threads_pipe(run.size(LOOPS)),
-            false => loads::pipe(run.size(LOOPS)),
+        let pipe = |subject: &Subject, run: Run| {
+            if subject.name() == arbiter::POLICY {
+                loads::threads_pipe(run.size(LOOPS))
+            } else {
+                loads::pipe(run.size(LOOPS))
+            }
         };
         let series = compare(search, args, |subject, run| {
             pipe(subject, run).map(|ns| ns / scale)

@@ -39,9 +39,10 @@ fn task() -> Spawn {
     let mut works = false;
     Spawn::new("task", move |cx: &mut Cx<'_>| {
         works = !works;
-        match works {
-            true => Op::Run(cx.rng.between(50_000, 500_000)),
-            false => Op::Sleep(cx.rng.between(100_000, 1_500_000)),
+        if works {
+            Op::Run(cx.rng.between(50_000, 500_000))
+        } else {
+            Op::Sleep(cx.rng.between(100_000, 1_500_000))
         }
     })
 }
@@ -142,9 +143,10 @@ fn sizes(args: &Arguments) -> Vec<(u32, u32)> {
             .unwrap_or(USUAL[0]);
         (u64::from(cpus) * u64::from(tasks) / u64::from(of)).max(1) as u32
     };
-    match args.cpus.is_empty() {
-        true => USUAL.to_vec(),
-        false => args.cpus.iter().map(|&cpus| (cpus, tasks(cpus))).collect(),
+    if args.cpus.is_empty() {
+        USUAL.to_vec()
+    } else {
+        args.cpus.iter().map(|&cpus| (cpus, tasks(cpus))).collect()
     }
 }
 

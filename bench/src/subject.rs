@@ -233,12 +233,13 @@ impl Agent {
                 .find(policy)?
                 .is_some_and(|enclave| enclave.agent.is_some()))
         };
-        match kernel::wait_until(PATIENCE, runs)? {
-            true => Ok(agent),
-            false => Err(Error::environment(
+        if kernel::wait_until(PATIENCE, runs)? {
+            Ok(agent)
+        } else {
+            Err(Error::environment(
                 format!("the agent of {policy} has not begun"),
                 format!("see why: baton agent run {policy} {mode}"),
-            )),
+            ))
         }
     }
 }
@@ -305,9 +306,10 @@ impl Example {
             example.check_alive()?;
             Ok(example.is_attached())
         })?;
-        match attached {
-            true => Ok(example),
-            false => Err(example.lost("was not attached by the kernel")),
+        if attached {
+            Ok(example)
+        } else {
+            Err(example.lost("was not attached by the kernel"))
         }
     }
 
@@ -331,9 +333,10 @@ impl Example {
 
     fn check(&mut self) -> Result<()> {
         self.check_alive()?;
-        match self.is_attached() {
-            true => Ok(()),
-            false => Err(self.lost("was ejected by the kernel")),
+        if self.is_attached() {
+            Ok(())
+        } else {
+            Err(self.lost("was ejected by the kernel"))
         }
     }
 
@@ -379,12 +382,13 @@ pub fn restarts(program: &'static str, times: u32) -> Result<Vec<f64>> {
 
 /// Waits until the kernel's own scheduler has all tasks again.
 fn gone(program: &str) -> Result<()> {
-    match kernel::wait_until(PATIENCE, || Ok(kernel::attached_scheduler().is_none()))? {
-        true => Ok(()),
-        false => Err(Error::environment(
+    if kernel::wait_until(PATIENCE, || Ok(kernel::attached_scheduler().is_none()))? {
+        Ok(())
+    } else {
+        Err(Error::environment(
             format!("{program} has ended, but its scheduler is still attached"),
             "the kernel's log says why (dmesg | grep sched_ext)",
-        )),
+        ))
     }
 }
 

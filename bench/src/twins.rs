@@ -121,9 +121,10 @@ impl Table for Twins {
 
     fn measure(&self, search: &Search, args: &Arguments, cpus: u32) -> Result<Measured> {
         // With -icount, one ns of guest time is one instruction.
-        let (unit, scale) = match args.icount {
-            true => ("thousand instructions", 1e3),
-            false => ("us", 1e3),
+        let (unit, scale) = if args.icount {
+            ("thousand instructions", 1e3)
+        } else {
+            ("us", 1e3)
         };
         let mut measured = Measured::default();
         for load in &LOADS {

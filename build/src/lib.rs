@@ -25,15 +25,16 @@ use baton_control::{kernel, names};
 /// compiled.
 pub fn source() -> Result<PathBuf> {
     if let Some(given) = std::env::var_os("BATON_SOURCE").map(PathBuf::from) {
-        return match is_source(&given) {
-            true => Ok(given),
-            false => Err(Error::user(
+        return if is_source(&given) {
+            Ok(given)
+        } else {
+            Err(Error::user(
                 format!(
                     "$BATON_SOURCE is {}, which is not Baton's source tree",
                     given.display()
                 ),
                 "set it to the directory with policies/ and hosts/kernel/build.sh",
-            )),
+            ))
         };
     }
     let starts = [
@@ -77,12 +78,13 @@ impl Policy {
     /// language, which is then compiled.
     pub fn find(text: &str) -> Result<Self> {
         if text.ends_with(".baton") {
-            return match Path::new(text).is_file() {
-                true => language::find(Path::new(text)),
-                false => Err(Error::user(
+            return if Path::new(text).is_file() {
+                language::find(Path::new(text))
+            } else {
+                Err(Error::user(
                     format!("there is no file {text}"),
                     "check the path",
-                )),
+                ))
             };
         }
         let dir = &directory(text)?;
@@ -118,13 +120,12 @@ impl Policy {
 fn directory(text: &str) -> Result<PathBuf> {
     let tree = source()?.join("policies");
     let dashed = text.replace('_', "-");
-    let candidates = match text.contains('/') || text == "." {
-        true => vec![PathBuf::from(text)],
-        false => {
-            let testing = tree.join("testing");
-            let places = [&tree, &testing].map(|place| [place.join(text), place.join(&dashed)]);
-            places.into_iter().flatten().chain([text.into()]).collect()
-        }
+    let candidates = if text.contains('/') || text == "." {
+        vec![PathBuf::from(text)]
+    } else {
+        let testing = tree.join("testing");
+        let places = [&tree, &testing].map(|place| [place.join(text), place.join(&dashed)]);
+        places.into_iter().flatten().chain([text.into()]).collect()
     };
     let Some(dir) = candidates.iter().find(|dir| dir.is_dir()) else {
         return Err(Error::user(
@@ -179,9 +180,10 @@ pub fn headers_release() -> Result<String> {
             .exists()
     };
     if let Some(release) = KERNEL.get() {
-        return match has_headers(release) {
-            true => Ok(release.clone()),
-            false => Err(Error::environment(
+        return if has_headers(release) {
+            Ok(release.clone())
+        } else {
+            Err(Error::environment(
                 format!(
                     "the headers of kernel {release} are not installed here: there is no \
                      /lib/modules/{release}/build"
@@ -190,7 +192,7 @@ pub fn headers_release() -> Result<String> {
                     "install them (Debian: linux-headers-{release}), or run baton where they are \
                      (vm/enter baton ...)"
                 ),
-            )),
+            ))
         };
     }
     let running = kernel::release();

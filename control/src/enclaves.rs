@@ -194,11 +194,12 @@ impl Enclaves {
 }
 
 fn refused(name: &str, what: &str, errno: Errno, why: &str, do_next: &str) -> Error {
-    match why.is_empty() {
-        true => Error::environment(
+    if why.is_empty() {
+        Error::environment(
             format!("the enclave {name} was not {what}: {errno}"),
             do_next,
-        ),
-        false => Error::user(format!("the enclave {name} was not {what}: {why}"), do_next),
+        )
+    } else {
+        Error::user(format!("the enclave {name} was not {what}: {why}"), do_next)
     }
 }

@@ -32,12 +32,13 @@ pub fn is_root() -> bool {
 
 /// An error unless the caller is root, which alone may load modules.
 pub fn require_root(what: &str) -> Result<()> {
-    match is_root() {
-        true => Ok(()),
-        false => Err(Error::environment(
+    if is_root() {
+        Ok(())
+    } else {
+        Err(Error::environment(
             format!("{what} is for root only"),
             "run this as root (sudo)",
-        )),
+        ))
     }
 }
 
@@ -194,12 +195,13 @@ fn not_loaded(file: &str, errno: Errno) -> Error {
 /// Unloads a module. Waits for some time while it is in use. It is no error if the module is not
 /// loaded.
 pub fn unload_module(name: &str) -> Result<()> {
-    match remove_module(name)? {
-        true => Ok(()),
-        false => Err(Error::user(
+    if remove_module(name)? {
+        Ok(())
+    } else {
+        Err(Error::user(
             format!("the module {name} cannot be unloaded: it is in use"),
             format!("something still uses it: see /sys/module/{name}/holders and `baton status`"),
-        )),
+        ))
     }
 }
 

@@ -32,12 +32,13 @@ pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
         .collect();
     let mut text = String::new();
     let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-        let cells = cells
-            .zip(&columns)
-            .map(|(cell, (width, numeric))| match numeric {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:<width$}"),
-            });
+        let cells = cells.zip(&columns).map(|(cell, (width, numeric))| {
+            if *numeric {
+                format!("{cell:>width$}")
+            } else {
+                format!("{cell:<width$}")
+            }
+        });
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
     };
@@ -281,15 +282,14 @@ pub fn fault(fault: &Fault) -> String {
             format!("{:>6} ms", ns / 1_000_000)
         },
     );
-    let now = match fault.stopped {
-        true => {
-            format!(
-                "the policy is stopped; its tasks ({}) go on under the fallback, all others as \
-                before",
-                fault.tasks
-            )
-        }
-        false => "the policy was stopped by hand since, and has no tasks".into(),
+    let now = if fault.stopped {
+        format!(
+            "the policy is stopped; its tasks ({}) go on under the fallback, all others as \
+             before",
+            fault.tasks
+        )
+    } else {
+        "the policy was stopped by hand since, and has no tasks".into()
     };
     line(&mut text, "now", &now);
     let policy = &fault.policy;
@@ -301,11 +301,10 @@ pub fn fault(fault: &Fault) -> String {
         );
     }
     line(&mut text, "to do", cause(fault));
-    let then = match fault.in_agent {
-        true => format!("then: baton agent run --enclave {policy} POLICY"),
-        false => {
-            format!("then: baton build {policy} && baton unload {policy} && baton load {policy}")
-        }
+    let then = if fault.in_agent {
+        format!("then: baton agent run --enclave {policy} POLICY")
+    } else {
+        format!("then: baton build {policy} && baton unload {policy} && baton load {policy}")
     };
     line(&mut text, "", &then);
     line(

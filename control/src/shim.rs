@@ -109,12 +109,13 @@ pub fn detach(device: &Device) -> Result<()> {
             Ok(device.core()?.attached == 0
                 && kernel::attached_scheduler().as_deref() != Some("baton"))
         };
-    match kernel::wait_until(PATIENCE, gone)? {
-        true => Ok(()),
-        false => Err(Error::environment(
+    if kernel::wait_until(PATIENCE, gone)? {
+        Ok(())
+    } else {
+        Err(Error::environment(
             "the shim stays attached although its pin is gone: another process holds its link",
             "find it (bpftool link show; bpftool struct_ops show) and end it",
-        )),
+        ))
     }
 }
 

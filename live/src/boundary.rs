@@ -350,9 +350,10 @@ fn interface(
     }
     for (id, function) in graph.functions.iter().enumerate() {
         for by in &graph.taken_by[id] {
-            reasons[id].insert(match by == graph::EXPORTS {
-                true => Reason::Exported,
-                false => Reason::Taken(by.clone()),
+            reasons[id].insert(if by == graph::EXPORTS {
+                Reason::Exported
+            } else {
+                Reason::Taken(by.clone())
             });
         }
         let symbol = &objects.objects[function.object].symbols[function.symbol];

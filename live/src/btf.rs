@@ -125,9 +125,10 @@ impl<'a> Btf<'a> {
     fn members(&self, record: &Record, depth: u32) -> Vec<String> {
         let mut lines = vec![format!("{} bytes", record.of)];
         for member in record.more.chunks_exact(3) {
-            let (offset, bits) = match record.has_bits {
-                true => (member[2] & 0xff_ffff, member[2] >> 24),
-                false => (member[2], 0),
+            let (offset, bits) = if record.has_bits {
+                (member[2] & 0xff_ffff, member[2] >> 24)
+            } else {
+                (member[2], 0)
             };
             let bits = match bits {
                 0 => String::new(),

@@ -130,12 +130,13 @@ impl Parts<'_> {
             .status();
         let status = status.map_err(|e| Error::file("linking the module", &e))?;
         let linked = dir.join(format!("{MODULE}.ko"));
-        match status.success() && linked.exists() {
-            true => Ok(linked),
-            false => Err(Error::baton(format!(
+        if status.success() && linked.exists() {
+            Ok(linked)
+        } else {
+            Err(Error::baton(format!(
                 "the module could not be linked ({status}); the messages are in {}",
                 messages.display()
-            ))),
+            )))
         }
     }
 

@@ -227,9 +227,10 @@ impl Rewriting<'_> {
         match self.all.target(self.index, section, relocation) {
             Target::Outside(_) => Ok(Reference::Stays),
             Target::Nameless(place, _) if is_dropped(&of.sections[place].name) => {
-                match is_of_boot(&from.name) {
-                    true => Ok(Reference::Nothing),
-                    false => Err(self.registers(section, &of.sections[place].name)),
+                if is_of_boot(&from.name) {
+                    Ok(Reference::Nothing)
+                } else {
+                    Err(self.registers(section, &of.sections[place].name))
                 }
             }
             // It is just before or behind shared data, as the end of an array is.

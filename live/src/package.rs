@@ -104,12 +104,13 @@ fn download(package: &str, size: u64, into: &Path) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(200));
     };
-    match status.success() {
-        true => Ok(()),
-        false => Err(Error::environment(
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::environment(
             format!("{package} could not be fetched ({status}); apt's messages are above"),
             "check the network and $BATON_DEBIAN_MIRROR, and try again",
-        )),
+        ))
     }
 }
 
@@ -271,9 +272,12 @@ fn largest_kernel(dir: &Path) -> Option<PathBuf> {
 /// The bytes of all files below a directory.
 fn total(dir: &Path) -> u64 {
     entries(dir)
-        .map(|path| match path.is_dir() {
-            true => total(&path),
-            false => fs::metadata(&path).map_or(0, |file| file.len()),
+        .map(|path| {
+            if path.is_dir() {
+                total(&path)
+            } else {
+                fs::metadata(&path).map_or(0, |file| file.len())
+            }
         })
         .sum()
 }

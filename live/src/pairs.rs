@@ -54,9 +54,10 @@ impl Pairs {
             )?);
             for (ours, unchanged) in found {
                 let symbol = &objects[1].symbols[unchanged];
-                let stock = match symbol.is_weak() {
-                    true => vmlinux.global(&symbol.name),
-                    false => placed.symbol(symbol, vmlinux),
+                let stock = if symbol.is_weak() {
+                    vmlinux.global(&symbol.name)
+                } else {
+                    placed.symbol(symbol, vmlinux)
                 };
                 if let Some(stock) = stock {
                     pairs.insert((index, ours), Pair { unchanged, stock });

@@ -232,16 +232,17 @@ fn vmlinux(release: &str, dir: &Path, build_id: &str) -> Result<Vmlinux> {
     }
     package::fetch_vmlinux(release, &path, &dir.join("fetched"))?;
     let vmlinux = Vmlinux::read(&path)?;
-    match vmlinux.build_id == build_id {
-        true => Ok(vmlinux),
-        false => Err(Error::environment(
+    if vmlinux.build_id == build_id {
+        Ok(vmlinux)
+    } else {
+        Err(Error::environment(
             format!(
                 "the debug package is of another build of kernel {release}: its build identifier \
                  is {}, that of the image {build_id}",
                 vmlinux.build_id
             ),
             "update the kernel's image and apt's lists to the same version of the package",
-        )),
+        ))
     }
 }
 

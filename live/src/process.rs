@@ -17,9 +17,10 @@ const ROOT: &str = "run baton inside Baton's Debian root: ./baton, or vm/enter b
 pub fn run(command: &mut Command, doing: &str) -> Result<()> {
     command.stdin(Stdio::null()).stdout(std::io::stderr());
     let status = command.status().map_err(|e| missing(command, doing, &e))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(failed(command, doing, status)),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(failed(command, doing, status))
     }
 }
 
@@ -37,9 +38,10 @@ pub fn filter(command: &mut Command, input: &[u8], doing: &str) -> Result<Vec<u8
         child.wait_with_output()
     });
     let done = done.map_err(|e| Error::file(doing, &e))?;
-    match done.status.success() {
-        true => Ok(done.stdout),
-        false => Err(failed(command, doing, done.status)),
+    if done.status.success() {
+        Ok(done.stdout)
+    } else {
+        Err(failed(command, doing, done.status))
     }
 }
 

@@ -175,9 +175,10 @@ fn switch(enabled: bool) -> Result<()> {
         Ok(()) => return Ok(()),
         Err(error) => error,
     };
-    let doing = match enabled {
-        true => "the changed scheduler does not take over",
-        false => "the changed scheduler cannot be taken out",
+    let doing = if enabled {
+        "the changed scheduler does not take over"
+    } else {
+        "the changed scheduler cannot be taken out"
     };
     let errno = rustix::io::Errno::from_io_error(&error);
     Err(match errno {

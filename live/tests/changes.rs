@@ -183,13 +183,12 @@ fn references(object: &Object, function: &str) -> Vec<String> {
         .filter(|r| symbol.contains(r.offset));
     here.map(|relocation| {
         let symbol = &object.symbols[relocation.symbol.unwrap()];
-        match symbol.name.is_empty() {
+        if symbol.name.is_empty() {
             // The compiler names a local function by its section.
-            true => {
-                let name = &object.sections[symbol.section().unwrap()].name;
-                name.trim_start_matches(".text.").to_owned()
-            }
-            false => symbol.name.clone(),
+            let name = &object.sections[symbol.section().unwrap()].name;
+            name.trim_start_matches(".text.").to_owned()
+        } else {
+            symbol.name.clone()
         }
     })
     .collect()

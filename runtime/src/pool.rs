@@ -297,9 +297,10 @@ impl Shared {
     fn next(&self, index: usize, others_first: bool) -> Option<Arc<Task>> {
         let count = self.cores.len();
         let others = || (1..count).find_map(|step| self.take((index + step) % count));
-        match others_first {
-            true => others().or_else(|| self.take(index)),
-            false => self.take(index).or_else(others),
+        if others_first {
+            others().or_else(|| self.take(index))
+        } else {
+            self.take(index).or_else(others)
         }
     }
 

@@ -22,12 +22,13 @@ fn note_about(tested: &str, here: &str) -> Option<String> {
             (tested != here).then(|| format!("{name} {here} (tested: {tested})"))
         })
         .collect();
-    match differing.is_empty() {
-        true => None,
-        false => Some(format!(
+    if differing.is_empty() {
+        None
+    } else {
+        Some(format!(
             "note: these versions are not the tested ones: {}",
             differing.join(", ")
-        )),
+        ))
     }
 }
 

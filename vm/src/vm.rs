@@ -465,9 +465,10 @@ fn spawn(arguments: &[String]) -> Result<Child> {
         command.pre_exec(move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // If the parent died before the call above, no signal will ever come.
-            match getppid() == Some(us) {
-                true => Ok(()),
-                false => Err(std::io::ErrorKind::Interrupted.into()),
+            if getppid() == Some(us) {
+                Ok(())
+            } else {
+                Err(std::io::ErrorKind::Interrupted.into())
             }
         });
     }

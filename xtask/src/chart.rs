@@ -114,17 +114,19 @@ fn draw(chart: &Chart, root: Area<'_>) -> Drawn {
     let range = range(chart);
     let names: Vec<&str> = match &chart.shape {
         Shape::Lines { over, curves } => {
-            match chart.logarithmic {
-                true => lines(&plot, &chart.value, range.log_scale(), over, curves)?,
-                false => lines(&plot, &chart.value, range, over, curves)?,
+            if chart.logarithmic {
+                lines(&plot, &chart.value, range.log_scale(), over, curves)?
+            } else {
+                lines(&plot, &chart.value, range, over, curves)?
             }
             curves.iter().map(|(name, _)| name.as_str()).collect()
         }
         Shape::Bars { names, groups } => {
             let from = range.start;
-            match chart.logarithmic {
-                true => bars(&plot, &chart.value, range.log_scale(), from, groups)?,
-                false => bars(&plot, &chart.value, range, from, groups)?,
+            if chart.logarithmic {
+                bars(&plot, &chart.value, range.log_scale(), from, groups)?
+            } else {
+                bars(&plot, &chart.value, range, from, groups)?
             }
             names.iter().map(String::as_str).collect()
         }
@@ -147,9 +149,10 @@ fn range(chart: &Chart) -> Range<f64> {
         values.iter().copied().fold(f64::MAX, f64::min),
         values.iter().copied().fold(0.0, f64::max),
     );
-    match chart.logarithmic {
-        true => 10f64.powf(least.log10().floor())..10f64.powf(most.log10().floor() + 1.0),
-        false => 0.0..most * 1.1,
+    if chart.logarithmic {
+        10f64.powf(least.log10().floor())..10f64.powf(most.log10().floor() + 1.0)
+    } else {
+        0.0..most * 1.1
     }
 }
 

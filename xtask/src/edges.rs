@@ -222,11 +222,13 @@ fn add_crates(root: &Path, crates: &mut BTreeMap<String, Crate>, arguments: &[&s
             .into_iter()
             .flatten()
             .filter(|d| d["path"].is_string());
-        let row_of =
-            |d: &Value| match Path::new(text(&d["path"])).starts_with(root.join("policies")) {
-                true => POLICY.to_owned(),
-                false => text(&d["name"]).to_owned(),
-            };
+        let row_of = |d: &Value| {
+            if Path::new(text(&d["path"])).starts_with(root.join("policies")) {
+                POLICY.to_owned()
+            } else {
+                text(&d["name"]).to_owned()
+            }
+        };
         let depends_on = ours.map(row_of).collect();
         crates.insert(path, Crate { row, depends_on });
     }

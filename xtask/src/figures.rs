@@ -57,9 +57,10 @@ pub fn check(root: &Path) -> Result {
         .iter()
         .filter(|file| !drawn.iter().any(|(path, _)| *path == file.path));
     found.extend(stray.map(|file| format!("{} belongs to no table: remove it", file.path)));
-    match found.is_empty() {
-        true => Ok(()),
-        false => Err(found.join("\n")),
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(found.join("\n"))
     }
 }
 
@@ -151,15 +152,16 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
     let number = |row: &[&str], column: usize, logarithmic: bool| {
         let text = cell(row, column);
         let number = number(&text);
-        match number.is_none_or(|number| {
+        if number.is_none_or(|number| {
             number.is_finite() && number >= 0.0 && !(logarithmic && number == 0.0)
         }) {
-            true => Ok(number),
-            false => Err(format!(
+            Ok(number)
+        } else {
+            Err(format!(
                 "`{text}` in column `{}`, row `{}`, cannot be drawn",
                 head[column],
                 cell(row, 0)
-            )),
+            ))
         }
     };
     let shape = if shape == "lines" {
@@ -207,12 +209,13 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
         logarithmic,
         shape,
     };
-    match chart.values().iter().any(|value| *value > 0.0) {
-        true => Ok((name.to_owned(), chart)),
-        false => Err(format!(
+    if chart.values().iter().any(|value| *value > 0.0) {
+        Ok((name.to_owned(), chart))
+    } else {
+        Err(format!(
             "no row of the table has a number above 0 to draw in the columns `{}`",
             names.join(" | ")
-        )),
+        ))
     }
 }
 

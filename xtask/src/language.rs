@@ -104,8 +104,9 @@ fn formatted(text: &str) -> Result<String> {
     let output = rustfmt
         .wait_with_output()
         .map_err(|e| cannot_run("rustfmt", &e))?;
-    match output.status.success() {
-        true => String::from_utf8(output.stdout).map_err(|e| format!("rustfmt: {e}")),
-        false => Err("rustfmt does not take what the compiler makes".into()),
+    if output.status.success() {
+        String::from_utf8(output.stdout).map_err(|e| format!("rustfmt: {e}"))
+    } else {
+        Err("rustfmt does not take what the compiler makes".into())
     }
 }

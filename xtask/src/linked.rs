@@ -156,12 +156,11 @@ fn list(policies: &[Policy]) -> String {
     text += "    };\n}\n\n/// All policies, by name.\npub const POLICIES: &[Linked] = &[\n";
     for policy in policies {
         let next = policy.next.as_ref().unwrap_or(&policy.package);
-        let source = match policy.is_in_language {
-            true => {
-                let folder = policy.folder.trim_start_matches("policies/");
-                format!("source!(\"{folder}/{}\")", policy.name())
-            }
-            false => "None".to_owned(),
+        let source = if policy.is_in_language {
+            let folder = policy.folder.trim_start_matches("policies/");
+            format!("source!(\"{folder}/{}\")", policy.name())
+        } else {
+            "None".to_owned()
         };
         let _ = writeln!(
             text,

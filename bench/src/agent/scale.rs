@@ -29,9 +29,10 @@ pub fn measure(args: &Arguments) -> Result<Vec<Entry>> {
         Subject::Policy(policy) => Some(policy.as_str()),
         _ => None,
     });
-    let wanted: Vec<&str> = match args.subjects.is_empty() {
-        true => SCHEDULERS.into(),
-        false => wanted.collect(),
+    let wanted: Vec<&str> = if args.subjects.is_empty() {
+        SCHEDULERS.into()
+    } else {
+        wanted.collect()
     };
     if wanted.is_empty() {
         return Err(Error::user(

@@ -200,9 +200,12 @@ mod tests {
     /// At the load `at`, the arbiter has these ratios to the numbers of the others. At all other
     /// loads it equals them.
     fn found(grant: f64, answered: f64, p99: f64, unused: f64, at: u64) -> Found {
-        let points = LOADS.iter().flat_map(|&load| match load == at {
-            true => points(grant, answered, p99, unused, load),
-            false => points(1.0, 1.0, 1.0, 1.0, load),
+        let points = LOADS.iter().flat_map(|&load| {
+            if load == at {
+                points(grant, answered, p99, unused, load)
+            } else {
+                points(1.0, 1.0, 1.0, 1.0, load)
+            }
         });
         Found {
             kernel: "7.2".into(),

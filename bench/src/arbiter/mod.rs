@@ -264,12 +264,13 @@ impl Program {
     fn server() -> Result<Self> {
         let _ = std::fs::remove_file(SOCKET);
         let server = Self::start(&["arbiter".into(), SOCKET.into()])?;
-        match kernel::wait_until(Duration::from_secs(10), || Ok(Path::new(SOCKET).exists()))? {
-            true => Ok(server),
-            false => Err(Error::environment(
+        if kernel::wait_until(Duration::from_secs(10), || Ok(Path::new(SOCKET).exists()))? {
+            Ok(server)
+        } else {
+            Err(Error::environment(
                 "the server of cores does not listen on its socket",
                 "its messages are above",
-            )),
+            ))
         }
     }
 

@@ -186,9 +186,10 @@ fn command(search: &Search, args: &Arguments) -> Result<ExitCode> {
         factor: FACTOR,
         results: rows,
     };
-    match args.json {
-        true => print_json(&report)?,
-        false => print(compare::text(&report))?,
+    if args.json {
+        print_json(&report)?
+    } else {
+        print(compare::text(&report))?
     }
     Ok(if report.holds() {
         ExitCode::SUCCESS

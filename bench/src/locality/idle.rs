@@ -44,9 +44,10 @@ impl IdleStates {
 
     /// Resets the idle states, and reports an error, which a drop cannot.
     pub fn reset(mut self) -> Result<()> {
-        match std::mem::take(&mut self.is_loaded) {
-            true => kernel::unload_module(MODULE),
-            false => Ok(()),
+        if std::mem::take(&mut self.is_loaded) {
+            kernel::unload_module(MODULE)
+        } else {
+            Ok(())
         }
     }
 }

@@ -218,11 +218,12 @@ fn pipe(loops: u32) -> Result<()> {
     let is_right = caller.join().unwrap_or(false) && matches!(echo.join(), Ok(Ok(())));
     let took = now() - begin;
     runtime.end();
-    match is_right {
-        true => print_time(took, f64::from(loops)),
-        false => Err(Error::baton(
+    if is_right {
+        print_time(took, f64::from(loops))
+    } else {
+        Err(Error::baton(
             "the words that came back are not those that were sent",
-        )),
+        ))
     }
 }
 

@@ -275,12 +275,15 @@ impl World {
             .filter(|t| t.is_alive() && t.naps.get())
             .map(|t| t.pid.to_string())
             .collect();
-        self.tell(Kind::Part, || match napping.is_empty() {
-            true => "everybody wants to run".into(),
-            false => format!(
-                "everybody wants to run; these sleep for a moment each time they have run: {}",
-                napping.join(", ")
-            ),
+        self.tell(Kind::Part, || {
+            if napping.is_empty() {
+                "everybody wants to run".into()
+            } else {
+                format!(
+                    "everybody wants to run; these sleep for a moment each time they have run: {}",
+                    napping.join(", ")
+                )
+            }
         });
         // From tick `BUSTLE` on, the tasks that wait are watched until they have run.
         let mut watched = Vec::new();

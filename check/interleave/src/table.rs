@@ -164,9 +164,10 @@ impl NativeHost for Checker {
         if me.abandoning.replace(true) {
             return;
         }
-        let kind = match panic.is_out_of_memory() {
-            true => BatonFaultKind::OutOfMemory,
-            false => BatonFaultKind::Panic,
+        let kind = if panic.is_out_of_memory() {
+            BatonFaultKind::OutOfMemory
+        } else {
+            BatonFaultKind::Panic
         };
         *me.words.borrow_mut() = (panic.file, panic.line, panic.message);
         world.core.fault_in_call(world.state(here), kind);

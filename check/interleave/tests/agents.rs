@@ -65,9 +65,12 @@ impl Scheduler for Fifo {
 
     fn pick(&mut self, agent: &Agent, cpu: usize) -> Option<Choice> {
         let is_stale = self.mistake == Mistake::ActsOnStaleStatus;
-        let may_run = |task: &Waiting| match is_stale {
-            true => task.cpus[cpu],
-            false => agent.may_run(task.slot, cpu),
+        let may_run = |task: &Waiting| {
+            if is_stale {
+                task.cpus[cpu]
+            } else {
+                agent.may_run(task.slot, cpu)
+            }
         };
         let place = self.queue.iter().position(may_run)?;
         let token = self.queue[place].token;

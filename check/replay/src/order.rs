@@ -101,9 +101,10 @@ impl Order {
     /// that have numbers already, and `begin` the time at which the recording began, ns.
     pub fn new(stamps: Vec<u64>, numbered: u64, begin: u64, options: &Options) -> Self {
         let lanes = stamps.len();
-        let wait = match options.single {
-            true => Wait::Yield,
-            false => Wait::Block((0..lanes).map(|_| Condvar::new()).collect()),
+        let wait = if options.single {
+            Wait::Yield
+        } else {
+            Wait::Block((0..lanes).map(|_| Condvar::new()).collect())
         };
         let state = State {
             next: stamps,

@@ -54,9 +54,10 @@ pub(crate) fn once(
         }
     }
     let lanes = aheads.into_iter().zip(&recording.streams).enumerate();
-    match options.single {
-        true => as_coroutines(lanes, &order, &instance, options),
-        false => thread::scope(|scope| {
+    if options.single {
+        as_coroutines(lanes, &order, &instance, options)
+    } else {
+        thread::scope(|scope| {
             for (index, (ahead, stream)) in lanes {
                 let (order, instance) = (&order, &instance);
                 let name = format!("CPU {}", stream.cpu);
@@ -78,7 +79,7 @@ pub(crate) fn once(
                     .spawn_scoped(scope, lane)
                     .expect("threads can be made");
             }
-        }),
+        })
     }
     let mut state = order.state();
     let State {

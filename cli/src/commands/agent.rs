@@ -112,9 +112,10 @@ impl Scheduler {
             ));
         }
         if args.per_cpu != native.is_per_cpu && (args.per_cpu || args.global) {
-            let (has, option) = match native.is_per_cpu {
-                true => ("has an agent on each CPU", "--global"),
-                false => ("decides for all CPUs", "--per-cpu"),
+            let (has, option) = if native.is_per_cpu {
+                ("has an agent on each CPU", "--global")
+            } else {
+                ("decides for all CPUs", "--per-cpu")
             };
             return Err(Error::user(
                 format!("{name} {has}"),
@@ -492,9 +493,10 @@ fn attached(
     let (code, ended) = thread::scope(|scope| {
         let answering = scope.spawn(|| sessions.run());
         scope.spawn(|| upgrades.forever().for_each(|_| sessions.upgrade(search)));
-        let code = match args.command.is_empty() {
-            true => until_interrupted(|| answering.is_finished()),
-            false => run_in(name, &args.command),
+        let code = if args.command.is_empty() {
+            until_interrupted(|| answering.is_finished())
+        } else {
+            run_in(name, &args.command)
         };
         handle.close();
         sessions.stop();

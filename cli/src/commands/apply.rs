@@ -80,17 +80,16 @@ pub fn apply(search: &Search, args: &Apply) -> Result<ExitCode> {
 
 pub fn export(output: Output) -> Result<ExitCode> {
     let (config, _) = current()?;
-    match output.json {
-        true => print_json(&config)?,
-        false => {
-            let body = toml::to_string(&config).map_err(|e| {
-                Error::baton(format!("the configuration cannot be written as TOML: {e}"))
-            })?;
-            print(format!(
-                "# The policies of this machine, for {}. baton apply restores them.\n{body}",
-                config::PATH
-            ))?;
-        }
+    if output.json {
+        print_json(&config)?
+    } else {
+        let body = toml::to_string(&config).map_err(|e| {
+            Error::baton(format!("the configuration cannot be written as TOML: {e}"))
+        })?;
+        print(format!(
+            "# The policies of this machine, for {}. baton apply restores them.\n{body}",
+            config::PATH
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -20,9 +20,10 @@ pub fn build(args: &Build) -> Result<ExitCode> {
         .iter()
         .map(|text| Policy::find(text))
         .collect::<Result<Vec<_>>>()?;
-    let out = match policies.is_empty() {
-        true => Target::Core.build()?,
-        false => Target::Core.ensure()?,
+    let out = if policies.is_empty() {
+        Target::Core.build()?
+    } else {
+        Target::Core.ensure()?
     };
     for policy in &policies {
         Target::Policy(policy).build()?;

@@ -75,9 +75,10 @@ pub fn doctor(search: &Search, json: bool) -> Result<ExitCode> {
     }
     checks.extend([building(), guest()].concat());
     let report = Report::new(kernel::release(), checks, baton_vm::tested::note());
-    match json {
-        true => print_json(&report)?,
-        false => print(report.text())?,
+    if json {
+        print_json(&report)?
+    } else {
+        print(report.text())?
     }
     Ok(if report.native {
         ExitCode::SUCCESS
@@ -261,9 +262,10 @@ fn types_of_kernel() -> Vec<Check> {
 
 /// Does the kernel accept the shim, with all that it calls and its adaptation to the machine?
 fn verifier(search: &Search) -> Vec<Check> {
-    let found = match kernel::is_root() {
-        false => Err("only root can try it".into()),
-        true => tried(search),
+    let found = if kernel::is_root() {
+        tried(search)
+    } else {
+        Err("only root can try it".into())
     };
     let get = "boot a kernel whose types were described by a newer pahole (Debian: testing's)";
     vec![check("the shim, by the verifier", Need::Native, found, get)]
@@ -285,9 +287,10 @@ fn tried(search: &Search) -> std::result::Result<String, String> {
         };
         shim::try_out(&object, fit)
     });
-    let left = match was_loaded {
-        false => unload::everything().map_err(|error| error.what),
-        true => Ok(()),
+    let left = if was_loaded {
+        Ok(())
+    } else {
+        unload::everything().map_err(|error| error.what)
     };
     done.and(left).map(|()| "the kernel takes it".into())
 }
@@ -319,9 +322,10 @@ fn symbols() -> Vec<Check> {
     SYMBOLS
         .iter()
         .map(|(what, names)| {
-            let found = match known.is_empty() {
-                true => Err("unknown without /proc/kallsyms".into()),
-                false => yes_if(has_symbol(&known, names), &format!("no {}", names[0])),
+            let found = if known.is_empty() {
+                Err("unknown without /proc/kallsyms".into())
+            } else {
+                yes_if(has_symbol(&known, names), &format!("no {}", names[0]))
             };
             check(
                 what,

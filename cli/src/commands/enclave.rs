@@ -250,9 +250,10 @@ fn status(name: &str, json: bool) -> Result<()> {
         policy,
         enclave,
     };
-    match json {
-        true => print_json(&shown),
-        false => print(shown.text()),
+    if json {
+        print_json(&shown)
+    } else {
+        print(shown.text())
     }
 }
 

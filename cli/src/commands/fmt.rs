@@ -27,8 +27,9 @@ pub fn fmt(args: &Fmt) -> Result<ExitCode> {
                 .map_err(|e| Error::file(format!("writing {}", file.display()), &e))?;
         }
     }
-    Ok(match is_formatted {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(1),
+    Ok(if is_formatted {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
     })
 }

@@ -192,9 +192,10 @@ fn list(output: Output) -> Result<ExitCode> {
         }
     });
     let grants: Vec<Granted> = grants.collect();
-    match output.json {
-        true => print_json(&grants)?,
-        false => print(table(&grants))?,
+    if output.json {
+        print_json(&grants)?
+    } else {
+        print(table(&grants))?
     }
     Ok(ExitCode::SUCCESS)
 }

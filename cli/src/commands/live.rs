@@ -144,9 +144,10 @@ fn show(status: Option<&Status>, json: bool) -> Result<()> {
     let Some(status) = status else {
         return print("the kernel's own scheduler runs; no changed one is loaded\n");
     };
-    let runs = match status.enabled {
-        true => "the changed scheduler",
-        false => "the kernel's own scheduler",
+    let runs = if status.enabled {
+        "the changed scheduler"
+    } else {
+        "the kernel's own scheduler"
     };
     let us = |ns: u64| ns as f64 / 1e3;
     let mut text = format!(

@@ -68,8 +68,9 @@ fn show(interval: &Interval, json: bool) -> Result<()> {
         return print(line + "\n");
     }
     let text = monitor::text_of(interval);
-    match stdout().is_terminal() {
-        true => print(format!("{CLEAR}{text}")),
-        false => print(text + "\n"),
+    if stdout().is_terminal() {
+        print(format!("{CLEAR}{text}"))
+    } else {
+        print(text + "\n")
     }
 }

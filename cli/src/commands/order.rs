@@ -40,14 +40,15 @@ pub fn command(args: &Order) -> Result<ExitCode> {
         .iter()
         .map(|info| text(&info.name))
         .collect();
-    match args.output.json {
-        true => print_json(&order)?,
-        false => print(
+    if args.output.json {
+        print_json(&order)?
+    } else {
+        print(
             order
                 .iter()
                 .map(|name| format!("{name}\n"))
                 .collect::<String>(),
-        )?,
+        )?
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -123,9 +123,10 @@ pub fn refused(name: &str, refused: &Unset) -> Error {
 
 fn list(output: Output) -> Result<ExitCode> {
     let partitions = Device::open()?.partitions()?;
-    match output.json {
-        true => print_json(&partitions)?,
-        false => print(report::partitions(&partitions))?,
+    if output.json {
+        print_json(&partitions)?
+    } else {
+        print(report::partitions(&partitions))?
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -51,9 +51,10 @@ pub fn prove(args: &Prove) -> Result<ExitCode> {
     } else {
         reports.iter().try_for_each(|report| print(table(report)))?;
     }
-    Ok(match all_hold {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(1),
+    Ok(if all_hold {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
     })
 }
 
@@ -106,9 +107,10 @@ fn one(policy: Policy, file: &Path) -> Result<(Report, bool)> {
             by: "one lock at a time; loops are over sets and queues; no recursion".into(),
         },
     ];
-    let loads = match has_unit_loads(&policy) {
-        true => "each load is 1",
-        false => "any loads",
+    let loads = if has_unit_loads(&policy) {
+        "each load is 1"
+    } else {
+        "any loads"
     };
     for property in Property::ALL {
         let of: Vec<&Verdict> = goals
@@ -120,12 +122,13 @@ fn one(policy: Policy, file: &Path) -> Result<(Report, bool)> {
         let (result, by) = if of.is_empty() {
             ("not claimed", property.why_not().to_owned())
         } else if of.iter().all(|verdict| **verdict == Verdict::Holds) {
-            let wakers = match goals
+            let wakers = if goals
                 .iter()
                 .any(|it| it.property == property && it.trusts_wakers())
             {
-                true => "; assumes that a waker with is_sync() sleeps next",
-                false => "",
+                "; assumes that a waker with is_sync() sleeps next"
+            } else {
+                ""
             };
             let loads = match property {
                 Property::Turns => "while balancing moves no thread to or from the core",

@@ -52,9 +52,10 @@ impl Report {
     }
 
     fn print(&self, as_json: bool) -> Result<()> {
-        match as_json {
-            true => print_json(self),
-            false => print(self.files.iter().map(words).collect::<String>()),
+        if as_json {
+            print_json(self)
+        } else {
+            print(self.files.iter().map(words).collect::<String>())
         }
     }
 }
@@ -293,14 +294,12 @@ fn words(summary: &Summary) -> String {
     if *checkpoints != 0 {
         text += &format!("  {checkpoints} checkpoints, where a replay can begin: --from\n");
     }
-    match summary.whole {
-        true => text + &format!("  replay it:  baton replay {file}\n"),
-        false => {
-            text +=
-                "  its beginning is missing, and the policy saves no state: it can be read, and \
-                not replayed\n";
-            text + &format!("  read it:    baton trace print {file}\n")
-        }
+    if summary.whole {
+        text + &format!("  replay it:  baton replay {file}\n")
+    } else {
+        text += "  its beginning is missing, and the policy saves no state: it can be read, and \
+                 not replayed\n";
+        text + &format!("  read it:    baton trace print {file}\n")
     }
 }
 

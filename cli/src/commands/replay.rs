@@ -88,9 +88,10 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
     if args.gdb {
         return Err(debug(args, &recording)?);
     }
-    let program = match args.interpreted {
-        true => Some(program(args, &recording)?),
-        false => None,
+    let program = if args.interpreted {
+        Some(program(args, &recording)?)
+    } else {
+        None
     };
     let policy = match program {
         Some(_) => INTERPRETED,
@@ -145,18 +146,17 @@ pub fn command(args: &Replay) -> Result<ExitCode> {
     if args.print {
         trace::print_words(&recording, outcome.first..outcome.first + outcome.events)?;
     }
-    match args.json {
-        true => print_json(&as_json(
+    if args.json {
+        print_json(&as_json(
             &recording,
             &policy,
             &outcome,
             next,
             what_if.as_ref(),
-        ))?,
-        false => {
-            let after = what_if.as_ref().map_or_else(String::new, what_if_words);
-            print(words(args, &recording, &policy, &outcome, next) + &after)?;
-        }
+        ))?
+    } else {
+        let after = what_if.as_ref().map_or_else(String::new, what_if_words);
+        print(words(args, &recording, &policy, &outcome, next) + &after)?;
     }
     if outcome.events == 0 {
         return Err(Error::user(

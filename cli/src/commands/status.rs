@@ -11,18 +11,20 @@ use baton_control::{report, shim};
 
 pub fn list(json: bool) -> Result<ExitCode> {
     let policies = read()?.policies;
-    match json {
-        true => print_json(&policies)?,
-        false => print(report::list(&policies))?,
+    if json {
+        print_json(&policies)?
+    } else {
+        print(report::list(&policies))?
     }
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn status(json: bool) -> Result<ExitCode> {
     let status = read()?;
-    match json {
-        true => print_json(&status)?,
-        false => print(report::status(&status))?,
+    if json {
+        print_json(&status)?
+    } else {
+        print(report::status(&status))?
     }
     if !json && status.core.is_some_and(|core| !core.attached) && shim::is_pinned() {
         eprintln!(

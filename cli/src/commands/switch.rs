@@ -56,12 +56,13 @@ pub fn command(search: &Search, args: &Switch) -> Result<ExitCode> {
         unload::remove_named(&device, from)?;
     }
     drop(lock);
-    match args.output.json {
-        true => print_json(&Done { from, to, held_ns })?,
-        false => print(format!(
+    if args.output.json {
+        print_json(&Done { from, to, held_ns })?
+    } else {
+        print(format!(
             "{to} has all tasks of {from}; CPUs were held for {:.1} us\n",
             held_ns as f64 / 1e3
-        ))?,
+        ))?
     }
     Ok(ExitCode::SUCCESS)
 }

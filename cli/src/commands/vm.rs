@@ -176,15 +176,16 @@ fn bring_back(outcome: &Outcome, file: &FileOut) -> Result<()> {
             .and_then(|()| fs::write(&to, data));
         made.map_err(|e| Error::file(format!("writing {}", to.display()), &e))?;
     }
-    match found {
-        true => Ok(()),
-        false => Err(Error::user(
+    if found {
+        Ok(())
+    } else {
+        Err(Error::user(
             format!(
                 "the guest had no file {} (the command ended with {})",
                 file.guest, outcome.exit_code
             ),
             "check what the command writes; paths are absolute in the guest",
-        )),
+        ))
     }
 }
 

@@ -77,9 +77,12 @@ pub enum Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let with = |options: &String| match options.is_empty() {
-            true => "without options".into(),
-            false => format!("with {options}"),
+        let with = |options: &String| {
+            if options.is_empty() {
+                "without options".into()
+            } else {
+                format!("with {options}")
+            }
         };
         match self {
             Self::Core { max_tasks: None } => write!(f, "load the core"),

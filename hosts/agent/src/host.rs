@@ -363,9 +363,10 @@ impl NativeHost for AgentHost {
     }
 
     fn panicked(panic: Panic) {
-        let kind = match panic.is_out_of_memory() {
-            true => BatonFaultKind::OutOfMemory,
-            false => BatonFaultKind::Panic,
+        let kind = if panic.is_out_of_memory() {
+            BatonFaultKind::OutOfMemory
+        } else {
+            BatonFaultKind::Panic
         };
         FAULT.set(Some(Fault {
             kind,

@@ -147,12 +147,13 @@ impl Tape {
             let next = locks.len() as u64 + 1;
             *locks.entry(address).or_insert(next)
         };
-        let event = match is_ours {
-            true => Event::Lock {
+        let event = if is_ours {
+            Event::Lock {
                 stamp: self.stamp(),
                 id,
-            },
-            false => Event::Busy { id },
+            }
+        } else {
+            Event::Busy { id }
         };
         self.put(lane, &event);
     }

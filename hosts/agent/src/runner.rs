@@ -542,9 +542,10 @@ impl PerCpu for Runner {
             self.has_new_cpu.store(false, Relaxed);
         }
         let left = self.time_left(cpu);
-        let wait = match kicks.has_blocked_hint {
-            false => left,
-            true => Some(left.map_or(PAUSE, |left| left.min(PAUSE))),
+        let wait = if kicks.has_blocked_hint {
+            Some(left.map_or(PAUSE, |left| left.min(PAUSE)))
+        } else {
+            left
         };
         Some(Turn { wait, has_new_cpu })
     }

@@ -49,9 +49,10 @@ impl<H: Host> Core<'_, H> {
         slot.set(TaskState::Fallback);
         cpu.fallbacks.bump();
         ctx.slice = self.fallback_slice();
-        let common = match self.is_partitioned() {
-            false => Some(ctx.cpu),
-            true => self.near(slot, ctx.cpu, |cpu| self.is_common(cpu)),
+        let common = if self.is_partitioned() {
+            self.near(slot, ctx.cpu, |cpu| self.is_common(cpu))
+        } else {
+            Some(ctx.cpu)
         };
         let Some(common) = common else {
             // Each CPU that the task may use is in a partition with a running policy. The task
@@ -78,11 +79,13 @@ impl<H: Host> Core<'_, H> {
             return prev_cpu;
         }
         let idle = (0..self.cpus.len() as i32).find(|&c| self.is_any_idle() && claim(c));
-        idle.unwrap_or_else(|| match self.is_partitioned() {
-            false => prev_cpu,
-            true => self
-                .near(slot, prev_cpu, |cpu| self.is_common(cpu))
-                .unwrap_or(prev_cpu),
+        idle.unwrap_or_else(|| {
+            if self.is_partitioned() {
+                self.near(slot, prev_cpu, |cpu| self.is_common(cpu))
+                    .unwrap_or(prev_cpu)
+            } else {
+                prev_cpu
+            }
         })
     }
 

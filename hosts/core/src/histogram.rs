@@ -15,9 +15,10 @@ pub const fn class_of(ns: u64, bits: u32) -> usize {
 /// The longest duration in a class, ns.
 pub const fn longest_of(class: usize, bits: u32) -> u64 {
     let (next, width) = (class as u64 + 1, 1 << bits);
-    match next <= width {
-        true => next - 1,
-        false => ((width + next % width) << (next / width - 1)) - 1,
+    if next <= width {
+        next - 1
+    } else {
+        ((width + next % width) << (next / width - 1)) - 1
     }
 }
 

@@ -223,11 +223,11 @@ impl<H: Host> Core<'_, H> {
 
     /// The CPU to kick for a rescued task that is on `near`.
     pub fn rescued_home(&self, slot: &Slot, near: i32) -> i32 {
-        match self.is_partitioned() {
-            false => near,
-            true => self
-                .near(slot, near, |cpu| self.is_common(cpu))
-                .unwrap_or(near),
+        if self.is_partitioned() {
+            self.near(slot, near, |cpu| self.is_common(cpu))
+                .unwrap_or(near)
+        } else {
+            near
         }
     }
 

@@ -386,12 +386,13 @@ fn decode(text: &str, columns: usize) -> Result<Vec<[u8; KINDS]>, String> {
             count,
         ));
     }
-    match cells.len() == columns {
-        true => Ok(cells),
-        false => Err(format!(
+    if cells.len() == columns {
+        Ok(cells)
+    } else {
+        Err(format!(
             "it has {} cells for {columns} columns",
             cells.len()
-        )),
+        ))
     }
 }
 

@@ -82,9 +82,10 @@ impl Topology {
             |pair: &[BatonCpu]| pair[0].cluster == pair[1].cluster && pair[0].llc != pair[1].llc;
         let of_first = self.cpus.iter().filter(|cpu| cpu.cluster == 0).count();
         let is_uneven = !self.cpus.len().is_multiple_of(of_first);
-        match is_uneven || self.cpus.windows(2).any(is_split) {
-            true => Err(wrong()),
-            false => Ok(self),
+        if is_uneven || self.cpus.windows(2).any(is_split) {
+            Err(wrong())
+        } else {
+            Ok(self)
         }
     }
 

@@ -24,9 +24,10 @@ pub fn check(file: &ast::File) -> Result<Policy, Vec<Diagnostic>> {
     checker.steal();
     checker.ranks();
     checker.required(file.name.span);
-    match checker.diagnostics.is_empty() {
-        true => Ok(checker.policy),
-        false => Err(checker.diagnostics),
+    if checker.diagnostics.is_empty() {
+        Ok(checker.policy)
+    } else {
+        Err(checker.diagnostics)
     }
 }
 
@@ -499,9 +500,10 @@ impl<'a> Checker<'a> {
                         .iter()
                         .map(|it| it.name.as_str())
                         .collect();
-                    let help = match known.is_empty() {
-                        true => "the policy declares no attributes of threads".to_owned(),
-                        false => format!("threads have {}", known.join(", ")),
+                    let help = if known.is_empty() {
+                        "the policy declares no attributes of threads".to_owned()
+                    } else {
+                        format!("threads have {}", known.join(", "))
                     };
                     (format!("threads have no attribute `{text}`"), help)
                 }

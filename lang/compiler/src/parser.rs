@@ -122,9 +122,10 @@ impl<'s> Parser<'s> {
     }
 
     fn expect_word(&mut self, word: &str) -> Parsed<()> {
-        match self.eat_word(word) {
-            true => Ok(()),
-            false => self.wrong(&format!("`{word}`")),
+        if self.eat_word(word) {
+            Ok(())
+        } else {
+            self.wrong(&format!("`{word}`"))
         }
     }
 
@@ -334,9 +335,10 @@ impl<'s> Parser<'s> {
     fn variable(&mut self) -> Parsed<Variable> {
         let kind = self.name("a type")?;
         let name = self.name("a name")?;
-        let value = match self.eat(Token::Equals) {
-            true => Some(self.expr()?),
-            false => None,
+        let value = if self.eat(Token::Equals) {
+            Some(self.expr()?)
+        } else {
+            None
         };
         Ok(Variable { kind, name, value })
     }
@@ -478,9 +480,10 @@ impl<'s> Parser<'s> {
             let condition = self.expr()?;
             self.expect(Token::CloseParen)?;
             let then = self.body()?;
-            let otherwise = match self.eat_word("else") {
-                true => Some(self.body()?),
-                false => None,
+            let otherwise = if self.eat_word("else") {
+                Some(self.body()?)
+            } else {
+                None
             };
             StatementKind::If(condition, then, otherwise)
         } else if self.eat_word("foreach") {
@@ -546,9 +549,10 @@ impl<'s> Parser<'s> {
             Token::Arrow => {
                 self.advance();
                 let place = self.expr()?;
-                let time = match self.eat_word("for") {
-                    true => Some(self.expr()?),
-                    false => None,
+                let time = if self.eat_word("for") {
+                    Some(self.expr()?)
+                } else {
+                    None
                 };
                 StatementKind::Move(target, place, time)
             }

@@ -75,12 +75,13 @@ pub fn explained(goal: &Goal, verdict: &Verdict) -> Option<Diagnostic> {
     match verdict {
         Verdict::Holds => None,
         Verdict::Open { holds_if_small } => {
-            let found = match holds_if_small {
-                true => format!(
+            let found = if *holds_if_small {
+                format!(
                     "it holds for up to {SMALL} threads on a core, with weight 1024 and the \
                      defaults of all parameters"
-                ),
-                false => "it is not known for small numbers of threads, either".to_owned(),
+                )
+            } else {
+                "it is not known for small numbers of threads, either".to_owned()
             };
             let help = format!(
                 "{found}; `baton check` looks for a violation on whole machines; the solver \

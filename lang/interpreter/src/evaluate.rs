@@ -475,8 +475,9 @@ fn key(seen: &Seen<'_, '_, Interpreted>, order: Order, core: Cpu) -> i64 {
         Key::Cload => seen.cload(core),
         Key::Count | Key::Attribute(_) => seen.count(core),
     };
-    match order.is_lowest {
-        true => value,
-        false => -value,
+    if order.is_lowest {
+        value
+    } else {
+        -value
     }
 }

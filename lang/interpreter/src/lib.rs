@@ -301,11 +301,12 @@ impl Rules for Interpreted {
                 by: hir::Key::Attribute(index),
             }) => {
                 let value = thread.attributes().get(index).get();
-                match is_lowest {
-                    true => value,
-                    false => value
+                if is_lowest {
+                    value
+                } else {
+                    value
                         .checked_neg()
-                        .expect("attempt to negate with overflow"),
+                        .expect("attempt to negate with overflow")
                 }
             }
             _ => 0,

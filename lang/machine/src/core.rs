@@ -325,18 +325,20 @@ impl<'g, 'm, R: Rules> At<'g, 'm, R> {
     /// The load of a core. That of another one may be as old as the call.
     #[inline]
     pub fn cload(&self, core: Cpu) -> i64 {
-        match core == self.core {
-            true => self.guarded.cload,
-            false => self.machine.cores[core].cload.get(),
+        if core == self.core {
+            self.guarded.cload
+        } else {
+            self.machine.cores[core].cload.get()
         }
     }
 
     /// The number of runnable threads of a core. That of another one may be as old as the call.
     #[inline]
     pub fn count(&self, core: Cpu) -> i64 {
-        match core == self.core {
-            true => self.guarded.count,
-            false => self.machine.cores[core].count.get(),
+        if core == self.core {
+            self.guarded.count
+        } else {
+            self.machine.cores[core].count.get()
         }
     }
 

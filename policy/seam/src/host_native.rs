@@ -409,13 +409,15 @@ impl Table {
             has_memory: from_c::has_memory::<H>,
             reply: from_c::reply::<H>,
             refused: from_c::refused::<H>,
-            changed: match H::SEES_CHANGES {
-                true => Some(from_c::changed::<H>),
-                false => None,
+            changed: if H::SEES_CHANGES {
+                Some(from_c::changed::<H>)
+            } else {
+                None
             },
-            atomic: match H::SEES_ATOMICS {
-                true => Some(from_c::atomic::<H>),
-                false => None,
+            atomic: if H::SEES_ATOMICS {
+                Some(from_c::atomic::<H>)
+            } else {
+                None
             },
         }
     }

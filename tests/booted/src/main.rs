@@ -270,9 +270,12 @@ fn main() -> ExitCode {
         ("configuration", "4", configuration::cases()),
         ("systemd", "systemd", configuration::of_systemd()),
     ];
-    let chosen = |group: &str, case: &Case| match is_brief {
-        true => BRIEF.contains(&&*case.name),
-        false => group == filter || case.name.contains(&filter),
+    let chosen = |group: &str, case: &Case| {
+        if is_brief {
+            BRIEF.contains(&&*case.name)
+        } else {
+            group == filter || case.name.contains(&filter)
+        }
     };
     let cases: Vec<Case> = groups
         .into_iter()

@@ -486,9 +486,10 @@ fn made(kind: &Kind, method: &str) -> Result<(), String> {
 fn upgraded(fault: &str, says: &str) -> Result<(), String> {
     let (with, without) = (format!("fault={fault}"), String::new());
     let versions = [("relay_v1", &without), ("relay_v2", &with)];
-    let [from, to] = match fault.starts_with("prepare") {
-        true => [versions[1], versions[0]],
-        false => versions,
+    let [from, to] = if fault.starts_with("prepare") {
+        [versions[1], versions[0]]
+    } else {
+        versions
     };
     let (from_file, to_file) = (module(from.0)?, module(to.0)?);
     baton(&["load", "relay", "--module", &from_file, "--options", from.1])?;

@@ -375,9 +375,10 @@ impl Generator {
         if self.chance(80) {
             let mut observing = Scope::new(Phase::Place).with_thread("t");
             self.block(2, &mut observing);
-            let chosen = match self.chance(60) {
-                true => self.first_core(&observing),
-                false => self.expr(Kind::Core, 1, &observing),
+            let chosen = if self.chance(60) {
+                self.first_core(&observing)
+            } else {
+                self.expr(Kind::Core, 1, &observing)
             };
             self.line(&format!("core chosen = {chosen};"));
             update.locals.push(("chosen".into(), Kind::Core));
@@ -428,9 +429,10 @@ impl Generator {
         for (number, name) in names.iter().enumerate() {
             let is_last = number + 1 == names.len();
             let within = scope.clone().with_thread(name);
-            let condition = match self.chance(30) && is_last {
-                true => format!(" && {}", self.part(2, &within)),
-                false => String::new(),
+            let condition = if self.chance(30) && is_last {
+                format!(" && {}", self.part(2, &within))
+            } else {
+                String::new()
             };
             self.open(&format!("if (valid({name}){condition}) {{"));
             self.block(1, &mut within.clone());
@@ -558,10 +560,11 @@ impl Generator {
                 if !changes && (!can(kind, scope) || name == "load") {
                     return;
                 }
-                let value = match kind == Kind::Int && changes && self.chance(3) {
+                let value = if kind == Kind::Int && changes && self.chance(3) {
                     // It grows until it is too large.
-                    true => format!("{thread}.{name} * {thread}.weight + 1"),
-                    false => self.assigned(kind, scope),
+                    format!("{thread}.{name} * {thread}.weight + 1")
+                } else {
+                    self.assigned(kind, scope)
                 };
                 self.line(&format!("{thread}.{name} = {value};"));
             }
@@ -621,9 +624,10 @@ impl Generator {
                 // A name that is known to be there is not tested again.
                 let is_known = scope.threads.iter().any(|it| it == "current");
                 let current = !is_known && self.chance(50);
-                let (name, thread) = match current {
-                    true => ("current".to_owned(), None),
-                    false => (self.fresh(), Some(self.one_of(&self.queues.clone()))),
+                let (name, thread) = if current {
+                    ("current".to_owned(), None)
+                } else {
+                    (self.fresh(), Some(self.one_of(&self.queues.clone())))
                 };
                 if let Some(queue) = thread {
                     self.line(&format!("thread {name} = first({queue});"));
@@ -688,9 +692,10 @@ impl Generator {
     /// A part of a condition of several that must all hold.
     fn part(&mut self, depth: u64, scope: &Scope) -> String {
         let part = self.expr(Kind::Bool, depth, scope);
-        match part.contains("||") {
-            true => format!("({part})"),
-            false => part,
+        if part.contains("||") {
+            format!("({part})")
+        } else {
+            part
         }
     }
 
@@ -708,12 +713,11 @@ impl Generator {
     }
 
     fn order(&mut self) -> String {
-        match self.chance(50) {
-            true => {
-                let which = self.one_of(&["lowest", "highest"]);
-                format!(" order {which} {}", self.one_of(&["cload", "count"]))
-            }
-            false => String::new(),
+        if self.chance(50) {
+            let which = self.one_of(&["lowest", "highest"]);
+            format!(" order {which} {}", self.one_of(&["cload", "count"]))
+        } else {
+            String::new()
         }
     }
 
@@ -837,9 +841,10 @@ impl Generator {
             0 => format!("{}", self.below(2000)),
             1 | 2 if scope.observes() && can(Kind::Core, scope) => {
                 let core = self.expr(Kind::Core, deeper, scope);
-                match self.chance(50) {
-                    true => format!("count({core})"),
-                    false => format!("{core}.cload"),
+                if self.chance(50) {
+                    format!("count({core})")
+                } else {
+                    format!("{core}.cload")
                 }
             }
             3 if scope.phase == Phase::Lock => {
@@ -860,9 +865,10 @@ impl Generator {
                 format!("({a}) {sign} {b}")
             }
             7 => {
-                let by = match self.chance(80) {
-                    true => self.below(40).to_string(),
-                    false => self.expr_in(Kind::Int, deeper, scope),
+                let by = if self.chance(80) {
+                    self.below(40).to_string()
+                } else {
+                    self.expr_in(Kind::Int, deeper, scope)
                 };
                 format!("({}) * {by}", self.expr(Kind::Int, deeper, scope))
             }
@@ -874,9 +880,10 @@ impl Generator {
                     self.expr(Kind::Int, deeper, scope),
                     self.expr(Kind::Int, deeper, scope),
                 );
-                match self.chance(50) {
-                    true => format!("{a} {sign} {b}"),
-                    false => format!("({a} {sign} ({b}))"),
+                if self.chance(50) {
+                    format!("{a} {sign} {b}")
+                } else {
+                    format!("({a} {sign} ({b}))")
                 }
             }
         }
@@ -944,9 +951,10 @@ impl Generator {
                     self.expr(Kind::Bool, deeper, scope),
                     self.expr(Kind::Bool, deeper, scope),
                 );
-                match self.chance(50) {
-                    true => format!("{a} {sign} ({b})"),
-                    false => format!("({a} {sign} {b})"),
+                if self.chance(50) {
+                    format!("{a} {sign} ({b})")
+                } else {
+                    format!("({a} {sign} {b})")
                 }
             }
             3 => {

@@ -15,9 +15,10 @@ pub enum Pace {
 
 impl Pace {
     pub fn new(step: bool) -> Self {
-        match step {
-            true => Self::AtEnter,
-            false => Self::Straight,
+        if step {
+            Self::AtEnter
+        } else {
+            Self::Straight
         }
     }
 

@@ -141,9 +141,10 @@ fn jitter(text: &str) -> std::result::Result<u32, String> {
     let percent: f64 = text
         .parse()
         .map_err(|_| format!("'{text}' is no number of per cent"))?;
-    match (0.0..=50.0).contains(&percent) {
-        true => Ok((percent * 10_000.0).round() as u32),
-        false => Err("0 to 50 per cent are allowed".into()),
+    if (0.0..=50.0).contains(&percent) {
+        Ok((percent * 10_000.0).round() as u32)
+    } else {
+        Err("0 to 50 per cent are allowed".into())
     }
 }
 
@@ -184,9 +185,10 @@ pub fn sim(args: &Sim) -> Result<ExitCode> {
         std::fs::write(path, text)
             .map_err(|e| Error::file(format!("writing {}", path.display()), &e))?;
     }
-    match args.json {
-        true => print_json(&runs)?,
-        false => print(tables::runs(&runs.iter().collect::<Vec<_>>()))?,
+    if args.json {
+        print_json(&runs)?
+    } else {
+        print(tables::runs(&runs.iter().collect::<Vec<_>>()))?
     }
     let mut code = ExitCode::SUCCESS;
     for run in &runs {

@@ -187,9 +187,12 @@ impl Job {
                 ));
             }
         }
-        let name = |party: &Party| match party.options.is_empty() {
-            true => party.policy.clone(),
-            false => format!("{}:{}", party.policy, party.options),
+        let name = |party: &Party| {
+            if party.options.is_empty() {
+                party.policy.clone()
+            } else {
+                format!("{}:{}", party.policy, party.options)
+            }
         };
         let agent = args.agent.iter();
         let shown = parties

@@ -49,9 +49,10 @@ fn within(interval: Option<&Value>) -> String {
 
 /// The policy of a run, and whether the run was completed.
 fn policy(run: &Run) -> String {
-    match run.faults.is_empty() {
-        true => run.policy.clone(),
-        false => format!("{} (failed at {})", run.policy, time(run.duration_ns)),
+    if run.faults.is_empty() {
+        run.policy.clone()
+    } else {
+        format!("{} (failed at {})", run.policy, time(run.duration_ns))
     }
 }
 

@@ -61,9 +61,10 @@ pub fn command(command: &Trace) -> Result<ExitCode> {
         Trace::Print { file, from, to } => print_words(&open(file)?, *from..*to)?,
         Trace::Stats { file, json } => {
             let stats = stats::Stats::of(&open(file)?);
-            match json {
-                true => print_json(&stats)?,
-                false => print(stats.to_string())?,
+            if *json {
+                print_json(&stats)?;
+            } else {
+                print(stats.to_string())?;
             }
         }
         Trace::States(args) => states::print(args)?,

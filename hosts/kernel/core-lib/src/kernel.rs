@@ -88,9 +88,10 @@ impl Host for Kernel {
             // SAFETY: Policy-alive, as below.
             return unsafe {
                 let this = (*version).this;
-                match recorder == observers {
-                    true => record::call(recorder, frame, method, ctx, a, b, this, func),
-                    false => measure::call(recorder, policy, frame, method, ctx, a, b, this, func),
+                if recorder == observers {
+                    record::call(recorder, frame, method, ctx, a, b, this, func)
+                } else {
+                    measure::call(recorder, policy, frame, method, ctx, a, b, this, func)
                 }
             };
         }

@@ -227,8 +227,9 @@ pub unsafe extern "C" fn baton_core_record_cut(ring: *mut Ring, stamp: u64, forg
         ring.close();
         ring.next();
     }
-    match ring.block.is_null() {
-        true => ring.recorder.wait_from(stamp),
-        false => ring.recorder.open(ring.cpu, stamp),
+    if ring.block.is_null() {
+        ring.recorder.wait_from(stamp)
+    } else {
+        ring.recorder.open(ring.cpu, stamp)
     }
 }

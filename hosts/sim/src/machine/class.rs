@@ -95,16 +95,18 @@ impl Machine<'_> {
 
     pub(super) fn make_noise(&mut self, cpu: u32, interrupt: bool) {
         let noise = &self.config.noise;
-        let (period, length) = match interrupt {
-            true => (noise.interrupt_every, noise.interrupt_for),
-            false => (noise.higher_every, noise.higher_for),
+        let (period, length) = if interrupt {
+            (noise.interrupt_every, noise.interrupt_for)
+        } else {
+            (noise.higher_every, noise.higher_for)
         };
         let length = self.noise.exponential(length).max(1);
         let next = self.now + self.noise.exponential(period).max(1);
         self.queue.push(next, Next::Noise { cpu, interrupt });
-        match interrupt {
-            true => self.interrupt(cpu, length),
-            false => self.higher_begins(cpu, length),
+        if interrupt {
+            self.interrupt(cpu, length)
+        } else {
+            self.higher_begins(cpu, length)
         }
     }
 }

@@ -491,12 +491,13 @@ impl<'m> Machine<'m> {
         target.resched = true;
         let costs = &self.config.costs;
         let way = if cpu == here { 0 } else { costs.ipi };
-        let idle = match target.curr.is_none() && !target.higher {
-            true => target
+        let idle = if target.curr.is_none() && !target.higher {
+            target
                 .idles
                 .leave(self.now, self.config.idle_states)
-                .unwrap_or(costs.idle_exit),
-            false => 0,
+                .unwrap_or(costs.idle_exit)
+        } else {
+            0
         };
         // Never at once, so that time passes even if a CPU reschedules itself.
         let at = (self.now + way + idle)
@@ -612,11 +613,12 @@ impl<'m> Machine<'m> {
 
     /// This CPU, or another one if it is offline.
     fn any_online(&self, cpu: u32) -> u32 {
-        match self.cpus[cpu as usize].online {
-            true => cpu,
-            false => (0..self.cpus.len() as u32)
+        if self.cpus[cpu as usize].online {
+            cpu
+        } else {
+            (0..self.cpus.len() as u32)
                 .find(|&cpu| self.cpus[cpu as usize].online)
-                .expect("a CPU is online"),
+                .expect("a CPU is online")
         }
     }
 

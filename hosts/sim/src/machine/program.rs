@@ -119,9 +119,10 @@ impl Machine<'_> {
                 let Some(other) = self.by_ref.get(other.0 as usize).copied().flatten() else {
                     return;
                 };
-                match std::mem::take(&mut self.tasks[other as usize].suspended) {
-                    true => self.wake(other, cpu, false),
-                    false => self.tasks[other as usize].resumed = true,
+                if std::mem::take(&mut self.tasks[other as usize].suspended) {
+                    self.wake(other, cpu, false)
+                } else {
+                    self.tasks[other as usize].resumed = true
                 }
             }
             Op::Hint { hint, thread } => {

@@ -33,16 +33,18 @@ impl Sleeper {
 
     fn sleep(&self, sync: bool) {
         // Only a signal could make these calls fail, and no handler is installed.
-        let _ = match sync {
-            true => read(&self.ends.0, &mut [0; 1]),
-            false => read(&self.event, &mut [0; 8]),
+        let _ = if sync {
+            read(&self.ends.0, &mut [0; 1])
+        } else {
+            read(&self.event, &mut [0; 8])
         };
     }
 
     fn wake(&self, sync: bool) {
-        let _ = match sync {
-            true => write(&self.ends.1, &[0]),
-            false => write(&self.event, &1u64.to_ne_bytes()),
+        let _ = if sync {
+            write(&self.ends.1, &[0])
+        } else {
+            write(&self.event, &1u64.to_ne_bytes())
         };
     }
 

@@ -112,12 +112,13 @@ impl Program for Tool {
             return Op::Run(std::mem::take(&mut self.work));
         }
         // exit_notify() wakes the parent before the child's last switch.
-        match std::mem::replace(&mut self.told, true) {
-            false => Op::Up {
+        if std::mem::replace(&mut self.told, true) {
+            Op::Exit
+        } else {
+            Op::Up {
                 to: self.parent,
                 sync: true,
-            },
-            true => Op::Exit,
+            }
         }
     }
 }

@@ -242,9 +242,10 @@ fn mask(rng: &mut Rng, cpus: usize) -> Option<Arc<CpuMask>> {
 }
 
 fn change(rng: &mut Rng, cpus: usize) -> Op {
-    match rng.one_in(2) {
-        true => Op::Nice(nice(rng)),
-        false => Op::Affinity(mask(rng, cpus)),
+    if rng.one_in(2) {
+        Op::Nice(nice(rng))
+    } else {
+        Op::Affinity(mask(rng, cpus))
     }
 }
 

@@ -153,9 +153,10 @@ fn read(text: &str) -> Result<Vec<Line>, String> {
         }
         lines.push(line);
     }
-    match lines.is_empty() {
-        true => Err("there is no request in it".into()),
-        false => Ok(lines),
+    if lines.is_empty() {
+        Err("there is no request in it".into())
+    } else {
+        Ok(lines)
     }
 }
 

@@ -36,9 +36,10 @@ pub fn module(policy: &Policy) -> Option<String> {
         .filter(|(_, (_, core))| *core == src)
         .map(|(at, _)| format!("i = {at}"))
         .collect();
-    let of_src = match of_src.is_empty() {
-        true => "false".into(),
-        false => of_src.join(" || "),
+    let of_src = if of_src.is_empty() {
+        "false".into()
+    } else {
+        of_src.join(" || ")
     };
     let _ = writeln!(
         out,
@@ -142,9 +143,10 @@ impl<'e, 'p> View<'e, 'p> {
         let facts: Vec<String> = others
             .chain(assumed.iter().filter(is_rest).cloned())
             .collect();
-        match facts.is_empty() {
-            true => "true".into(),
-            false => format!("(and true {})", facts.join(" ")),
+        if facts.is_empty() {
+            "true".into()
+        } else {
+            format!("(and true {})", facts.join(" "))
         }
     }
 

@@ -76,9 +76,10 @@ impl Writer<'_> {
             }
         }
         let call = format!("self.{name}({})", texts.join(", "));
-        match before.is_empty() {
-            true => call,
-            false => format!("{{ {before}{call} }}"),
+        if before.is_empty() {
+            call
+        } else {
+            format!("{{ {before}{call} }}")
         }
     }
 
@@ -127,17 +128,19 @@ impl Writer<'_> {
             ExprKind::Cload(core) => {
                 let is_dst = matches!(core.kind, ExprKind::Local(id) if scope.dst == Some(id));
                 let core = self.expr(core, scope);
-                match is_dst {
-                    true => format!("({counts}.cload({core}) + moved.0)"),
-                    false => format!("{counts}.cload({core})"),
+                if is_dst {
+                    format!("({counts}.cload({core}) + moved.0)")
+                } else {
+                    format!("{counts}.cload({core})")
                 }
             }
             ExprKind::Count(core) => {
                 let is_dst = matches!(core.kind, ExprKind::Local(id) if scope.dst == Some(id));
                 let core = self.expr(core, scope);
-                match is_dst {
-                    true => format!("({counts}.count({core}) + moved.1)"),
-                    false => format!("{counts}.count({core})"),
+                if is_dst {
+                    format!("({counts}.count({core}) + moved.1)")
+                } else {
+                    format!("{counts}.count({core})")
                 }
             }
             ExprKind::Waiting(queue) => {
@@ -181,9 +184,10 @@ impl Writer<'_> {
                 };
                 let left = self.operand(a, left, scope);
                 // At the beginning of a statement, a block is one.
-                let left = match left.starts_with('{') {
-                    true => format!("({left})"),
-                    false => left,
+                let left = if left.starts_with('{') {
+                    format!("({left})")
+                } else {
+                    left
                 };
                 let right = self.operand(b, right, scope);
                 format!("{left} {} {right}", operator.text())
@@ -197,9 +201,10 @@ impl Writer<'_> {
         match expr.kind {
             ExprKind::Binary(..) | ExprKind::Negate(_) | ExprKind::Not(_) => format!("({text})"),
             ExprKind::Int(value) if !matches!(expr.of, Type::Enum(_) | Type::Bool) => {
-                match value < 0 {
-                    true => format!("({text}_i64)"),
-                    false => format!("{text}_i64"),
+                if value < 0 {
+                    format!("({text}_i64)")
+                } else {
+                    format!("{text}_i64")
                 }
             }
             _ => text,

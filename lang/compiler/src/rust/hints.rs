@@ -110,9 +110,10 @@ impl Writer<'_> {
             .collect();
         let fields: String = names.iter().map(|name| format!("{name}, ")).collect();
         let values: String = names.iter().map(|name| format!(", {name}")).collect();
-        let condition = match ranges.is_empty() {
-            true => String::new(),
-            false => format!(" if {}", ranges.join(" && ")),
+        let condition = if ranges.is_empty() {
+            String::new()
+        } else {
+            format!(" if {}", ranges.join(" && "))
         };
         self.line(format!(
             "Hint::{} {{ {fields}.. }}{condition} => self.hear_{}(seen, thread{values}),",

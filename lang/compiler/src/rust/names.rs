@@ -33,9 +33,10 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 
 /// A name of the policy in Rust.
 pub(super) fn safe(name: &str) -> String {
-    match is_reserved(name) {
-        true => format!("{name}_"),
-        false => name.to_owned(),
+    if is_reserved(name) {
+        format!("{name}_")
+    } else {
+        name.to_owned()
     }
 }
 

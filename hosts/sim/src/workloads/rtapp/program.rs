@@ -252,9 +252,10 @@ fn stretch<'a>(
                 absolute,
             } => {
                 timed = true;
-                let timer = match name.starts_with("unique") {
-                    true => Timer::Own(timer(own, name, *absolute)),
-                    false => Timer::Shared(timer(&mut names.timers, name, *absolute)),
+                let timer = if name.starts_with("unique") {
+                    Timer::Own(timer(own, name, *absolute))
+                } else {
+                    Timer::Shared(timer(&mut names.timers, name, *absolute))
                 };
                 Step::Timer {
                     timer,
@@ -282,17 +283,18 @@ fn stretch<'a>(
             What::Sync(Condition { name, mutex }) => {
                 let has = held.contains(&mutex.as_str());
                 let (condition, mutex) = names.both(name, mutex);
-                match has {
-                    true => Step::Wait {
+                if has {
+                    Step::Wait {
                         condition,
                         mutex,
                         signal: true,
-                    },
-                    false => Step::LockedWait {
+                    }
+                } else {
+                    Step::LockedWait {
                         condition,
                         mutex,
                         signal: true,
-                    },
+                    }
                 }
             }
             What::Suspend(name) => {

@@ -15,10 +15,11 @@ impl<'p> Evaluator<'p> {
     /// An attribute of a thread was changed.
     pub(super) fn changes_thread(&mut self, thread: usize, index: usize, path: &Path) {
         let is_subject = Some(thread) == self.subject;
-        let condition = match is_subject {
+        let condition = if is_subject {
             // It is in no queue until it is moved.
-            true => and(&path.condition, &self.moved),
-            false => path.condition.clone(),
+            and(&path.condition, &self.moved)
+        } else {
+            path.condition.clone()
         };
         self.stirs.push(Stir {
             condition,

@@ -37,9 +37,10 @@ impl<'p> Evaluator<'p> {
             }
             Core::Waker => {
                 let is_sync = self.declared.iter().any(|(name, _)| name == IS_SYNC);
-                let alone = match is_sync {
-                    true => and(IS_SYNC, &self.was_seen(core, "<= 1")),
-                    false => "false".into(),
+                let alone = if is_sync {
+                    and(IS_SYNC, &self.was_seen(core, "<= 1"))
+                } else {
+                    "false".into()
                 };
                 or(&self.was_seen(core, "= 0"), &alone)
             }

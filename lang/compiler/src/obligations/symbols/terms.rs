@@ -26,8 +26,9 @@ pub(super) fn not(a: &str) -> String {
 }
 
 pub(super) fn number(value: i64) -> String {
-    match value < 0 {
-        true => format!("(- {})", value.unsigned_abs()),
-        false => value.to_string(),
+    if value < 0 {
+        format!("(- {})", value.unsigned_abs())
+    } else {
+        value.to_string()
     }
 }
