@@ -27,13 +27,16 @@
 
 static_assert(offsetof(struct baton_frame, turns) == BATON_FRAME_TURNS);
 
-/* CPU time of the creator when it began, ns. Guarded by baton_control_mutex. */
+/*
+ * CPU time of the creator when it began, ns. Guarded by baton_control_mutex. The CPU time itself is
+ * that of the current task, to which a tick may add at any time.
+ */
 static u64 creation_began;
 
 /* Process context; the current task is about to create or destroy a policy. */
 void baton_turns_begin(void)
 {
-	creation_began = current->se.sum_exec_runtime;
+	creation_began = READ_ONCE(current->se.sum_exec_runtime);
 }
 
 static u32 max_looks(void)
@@ -75,7 +78,7 @@ void baton_turns_look(unsigned long ip)
 	} else {
 		/* baton_prepare() runs before there is a policy (policy_module.c). */
 		if (!baton_is_creator() ||
-		    current->se.sum_exec_runtime - creation_began < CREATING_NS)
+		    READ_ONCE(current->se.sum_exec_runtime) - creation_began < CREATING_NS)
 			return;
 		baton_say("it did not end within 2 s of CPU time", ip);
 	}
