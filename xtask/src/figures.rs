@@ -152,9 +152,10 @@ fn chart_of(comment: &str, table: &[Vec<&str>]) -> Result<(String, Chart)> {
     let number = |row: &[&str], column: usize, logarithmic: bool| {
         let text = cell(row, column);
         let number = number(&text);
-        if number.is_none_or(|number| {
+        let can_be_drawn = number.is_none_or(|number| {
             number.is_finite() && number >= 0.0 && !(logarithmic && number == 0.0)
-        }) {
+        });
+        if can_be_drawn {
             Ok(number)
         } else {
             Err(format!(

@@ -190,7 +190,9 @@ pub fn under(policy: &str, options: &str, command: &[&str]) -> Result<(), String
 
 /// Queues tasks again that are queued already, though a CPU may be offline.
 const RESTORE: &str = "stress-ng -q --cpu 3 --timeout 20 & \
-    while hogs=$(cat /proc/$!/task/$!/children); [ -z \"$hogs\" ]; do sleep 0.05; done; \
+    for nap in $(seq 100); do \
+        hogs=$(cat /proc/$!/task/$!/children); [ -n \"$hogs\" ] && break; sleep 0.05; \
+    done; \
     for hog in $hogs; do \
         for cpus in 1 3 1 3; do taskset -p $cpus $hog; done; \
     done; \

@@ -235,8 +235,8 @@ fn shuffle(cells: &mut [Cell], seed: u64) {
     }
 }
 
-/// `--matrix SEED PARTS INDEX [TEXT]`: tries one part of the cells. With a text, of those alone whose
-/// names contain it.
+/// `--matrix SEED PARTS INDEX [TEXT]`: tries one part of the cells. With a text, only those
+/// whose names contain it are divided.
 pub fn command(args: &[String]) -> ExitCode {
     let numbers = args.iter().take(3).filter_map(|arg| arg.parse().ok());
     let numbers: Vec<u64> = numbers.collect();
