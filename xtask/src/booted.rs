@@ -284,7 +284,7 @@ impl<'a> Built<'a> {
         policies: &[impl AsRef<str>],
         command: &[&str],
     ) -> Command {
-        let mut tool = Command::new(self.target.join("baton"));
+        let mut tool = self.tool();
         tool.args(["vm", "run", "--memory", "2000"]).args(machine);
         tool.args(
             policies
@@ -299,7 +299,14 @@ impl<'a> Built<'a> {
             tool.arg("--in").arg(format!("{}:{guest}", host.display()));
         }
         tool.args(["--in", "/usr/bin/strace:/usr/bin/strace"]);
-        tool.arg("--").args(command).current_dir(self.root);
+        tool.arg("--").args(command);
+        tool
+    }
+
+    /// The tool that was built.
+    pub fn tool(&self) -> Command {
+        let mut tool = Command::new(self.target.join("baton"));
+        tool.current_dir(self.root);
         tool
     }
 }

@@ -21,23 +21,25 @@ struct Kernel {
     tests: &'static [Test],
 }
 
-/// A guest, and the arguments of its tests.
-struct Test {
-    machine: &'static [&'static str],
-    arguments: &'static [&'static str],
+/// What runs in a guest.
+enum Test {
+    /// The booted tests' program: options of the guest, and the program's arguments.
+    Booted(&'static [&'static str], &'static [&'static str]),
+    /// `baton torture` with these options.
+    Torture(&'static [&'static str]),
 }
+use Test::{Booted, Torture};
 
 const TWO: &[&str] = &["--cpus", "2"];
 const FOUR: &[&str] = &["--cpus", "4"];
 const EIGHT: &[&str] = &["--topology", "1x4x2"];
 
-const fn on(machine: &'static [&'static str], arguments: &'static [&'static str]) -> Test {
-    Test { machine, arguments }
-}
-
 /// A call of a policy is then some ten times as long, so instructions take less of the guest's
 /// time than in other tests.
 const ICOUNT: &str = "--icount=1";
+
+/// Time limit of a guest, in seconds of this machine's clock.
+const TIMEOUT: &str = "14400";
 
 const KERNELS: [Kernel; 2] = [
     // All booted tests.
@@ -45,14 +47,16 @@ const KERNELS: [Kernel; 2] = [
         kind: "kasan",
         append: "kmemleak=on slub_debug=FZ",
         tests: &[
-            on(TWO, &["--part", "1/4"]),
-            on(TWO, &["--part", "2/4"]),
-            on(TWO, &["--part", "3/4"]),
-            on(TWO, &["--part", "4/4"]),
-            on(FOUR, &[]),
-            on(EIGHT, &[]),
-            on(TWO, &["--upgrades", "50"]),
-            on(TWO, &["--monkey", "1", "20"]),
+            Booted(TWO, &["--part", "1/4"]),
+            Booted(TWO, &["--part", "2/4"]),
+            Booted(TWO, &["--part", "3/4"]),
+            Booted(TWO, &["--part", "4/4"]),
+            Booted(FOUR, &[]),
+            Booted(EIGHT, &[]),
+            Booted(TWO, &["--upgrades", "100"]),
+            Booted(TWO, &["--hostile", "30"]),
+            Booted(TWO, &["--monkey", "1", "20"]),
+            Torture(&["--minutes", "2", "--stall", "10000", "--growth", "131072"]),
         ],
     },
     // Those in which CPUs, clients and agents work at the same time.
@@ -60,12 +64,12 @@ const KERNELS: [Kernel; 2] = [
         kind: "kcsan",
         append: "",
         tests: &[
-            on(TWO, &["conformance"]),
-            on(TWO, &["upgrade"]),
-            on(TWO, &["hints"]),
-            on(TWO, &["record"]),
-            on(FOUR, &["several"]),
-            on(EIGHT, &["agents"]),
+            Booted(TWO, &["conformance"]),
+            Booted(TWO, &["upgrade"]),
+            Booted(TWO, &["hints"]),
+            Booted(TWO, &["record"]),
+            Booted(FOUR, &["several"]),
+            Booted(EIGHT, &["agents"]),
         ],
     },
 ];
@@ -89,20 +93,21 @@ pub fn run(root: &Path, kind: Option<&str>) -> Result {
 }
 
 fn job<'a>(built: &'a Built<'_>, kernel: &Kernel, release: &str, test: &Test) -> Job<'a> {
-    let options = [
-        ICOUNT,
-        "--timeout",
-        "14400",
-        "--kernel",
-        release,
-        "--append",
-        kernel.append,
-    ];
-    let machine = [&options[..], test.machine].concat();
-    let command = [&[PROGRAM], test.arguments].concat();
-    let command = built.guest(&machine, &built.policies, &command);
-    let what = [test.machine, test.arguments].concat().join(" ");
-    let name = format!("{}: {what}", kernel.kind);
+    let boots = ["--kernel", release, "--append", kernel.append];
+    let (what, command) = match *test {
+        Booted(machine, arguments) => {
+            let what = [machine, arguments].concat();
+            let machine = [&[ICOUNT, "--timeout", TIMEOUT], &boots[..], machine].concat();
+            let command = [&[PROGRAM], arguments].concat();
+            (what, built.guest(&machine, &built.policies, &command))
+        }
+        Torture(options) => {
+            let mut command = built.tool();
+            command.arg("torture").args(boots).args(options);
+            ([&["torture"], options].concat(), command)
+        }
+    };
+    let name = format!("{}: {}", kernel.kind, what.join(" "));
     Job {
         name: name.clone(),
         run: Box::new(move || tested(&name, command)),

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use baton_vm::Vm;
+use baton_vm::{Kernel, Vm};
 
 use super::vm::boot;
-use baton_bench::guest::guest_with;
-use baton_bench::subject::Subject;
+use baton_build::guest::{files_for, vm_error};
+use baton_build::Policy;
 use baton_control::error::{Error, Result};
 use baton_control::names;
 
-/// The script for the guest, with the placeholders SECONDS, POLICY, VERSIONS and STALL. The core's
+/// The script for the guest, with the placeholders SECONDS, POLICY, VERSIONS, STALL and GROWTH. The core's
 /// own watch finds tasks that wait too long; the harness checks the kernel's log.
 const SCRIPT: &str = include_str!("torture.sh");
 
@@ -40,6 +40,17 @@ pub struct Torture {
     /// A task that is queued for longer than this fails the run, in ms of guest time; at least 50.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(50..))]
     pub stall: u32,
+    /// Growth of the kernel's memory that fails the run, in KiB. A kernel with KASAN keeps what was
+    /// freed for a while.
+    #[arg(long, value_name = "KIB", default_value_t = 4096)]
+    pub growth: u32,
+    /// The kernel to boot: its release, or the path of its image. [default: that of Baton's Debian
+    /// root]
+    #[arg(long, value_name = "RELEASE|FILE", env = "BATON_KERNEL")]
+    pub kernel: Option<String>,
+    /// Arguments to add to the kernel's command line.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub append: Option<String>,
     /// File for the guest's kernel log.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
@@ -65,20 +76,21 @@ pub fn torture(args: &Torture) -> Result<ExitCode> {
         .replace("@VERSIONS@", &versions.join(" "))
         // The core checks at every quarter of its limit, so it finds a wait at most a quarter of
         // the limit late.
-        .replace("@STALL@", &(args.stall * 4 / 5).to_string());
+        .replace("@STALL@", &(args.stall * 4 / 5).to_string())
+        .replace("@GROWTH@", &args.growth.to_string());
+    let policies = built.iter().map(|name| Policy::find(name));
+    let policies = policies.collect::<Result<Vec<_>>>()?;
+    let kernel = args.kernel.as_deref().map(Kernel::find);
+    let kernel = kernel.transpose().map_err(vm_error)?;
     let vm = Vm {
         cpus: args.cpus,
         memory_mb: 3000,
         icount: Some(SHIFT),
         command: vec!["sh".into(), "-c".into(), script],
         tools: vec!["stress-ng".into()],
-        files_in: guest_with(
-            &built
-                .iter()
-                .cloned()
-                .map(Subject::Policy)
-                .collect::<Vec<_>>(),
-        )?,
+        files_in: files_for(kernel.as_ref(), &policies, None)?,
+        kernel,
+        kernel_args: args.append.iter().cloned().collect(),
         timeout: Duration::from_secs(300 + seconds * 6),
         ..Default::default()
     };

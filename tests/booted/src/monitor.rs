@@ -57,9 +57,15 @@ fn number(of: &Value) -> f64 {
 fn calls() -> Result<(), String> {
     for (policy, handlers) in [("fifo_c", Some("schedule")), ("wfq", None)] {
         baton(&["load", policy, "--all"])?;
+        // Two on each CPU, as `fifo_c` never balances.
+        let hogs: Vec<Hog> = ["0", "0", "1", "1"]
+            .map(|cpu| Hog::of(policy, Some(cpu)))
+            .into_iter()
+            .collect::<Result<_, _>>()?;
         let load = thread::spawn(|| stress(&["--switch", "4", "--timeout", "3s"]));
         let intervals = monitor(&["--interval", "1s", "--for", "2s", "-p", policy])?;
         load.join().map_err(|_| "the load panicked")??;
+        drop(hogs);
         check(intervals.len() == 2, || format!("{intervals:?}"))?;
         // In one of them the load is at work, and not being made or ending.
         let pick_of = |interval: &Value| {
