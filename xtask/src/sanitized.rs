@@ -15,8 +15,9 @@ use crate::{
 
 /// A kernel, and the tests that run on it.
 struct Kernel {
+    /// As vm/sanitized.sh names it.
     kind: &'static str,
-    /// Arguments of the kernel.
+    /// Its arguments.
     append: &'static str,
     tests: &'static [Test],
 }
@@ -41,11 +42,11 @@ const ICOUNT: &str = "--icount=1";
 /// Time limit of a guest, in seconds of this machine's clock.
 const TIMEOUT: &str = "14400";
 
-const KERNELS: [Kernel; 2] = [
+const KERNELS: [Kernel; 3] = [
     // All booted tests.
     Kernel {
         kind: "kasan",
-        append: "kmemleak=on slub_debug=FZ",
+        append: "slub_debug=FZ",
         tests: &[
             Booted(TWO, &["--part", "1/4"]),
             Booted(TWO, &["--part", "2/4"]),
@@ -55,8 +56,17 @@ const KERNELS: [Kernel; 2] = [
             Booted(EIGHT, &[]),
             Booted(TWO, &["--upgrades", "100"]),
             Booted(TWO, &["--hostile", "30"]),
-            Booted(TWO, &["--monkey", "1", "20"]),
             Torture(&["--minutes", "2", "--stall", "10000", "--growth", "131072"]),
+        ],
+    },
+    // Those that load and unload most. kmemleak makes each allocation three times as long.
+    Kernel {
+        kind: "kasan",
+        append: "kmemleak=on",
+        tests: &[
+            Booted(TWO, &["--upgrades", "20"]),
+            Booted(TWO, &["--monkey", "1", "20"]),
+            Booted(TWO, &["conformance"]),
         ],
     },
     // Those in which CPUs, clients and agents work at the same time.
@@ -107,7 +117,7 @@ fn job<'a>(built: &'a Built<'_>, kernel: &Kernel, release: &str, test: &Test) ->
             ([&["torture"], options].concat(), command)
         }
     };
-    let name = format!("{}: {}", kernel.kind, what.join(" "));
+    let name = format!("{} {}: {}", kernel.kind, kernel.append, what.join(" "));
     Job {
         name: name.clone(),
         run: Box::new(move || tested(&name, command)),
