@@ -492,7 +492,8 @@ fn a_function_with_a_large_frame_is_refused() {
     let said = build_refuses(dir.path());
     assert!(
         said.contains("bytes of stack at once, of 5120")
-            && said.contains("create::<has_large_frame::Template> needs ")
+            && said
+                .contains("the function baton_bridge::make::create::<has_large_frame::Template>")
             && said.contains("at fault: the policy has_large_frame"),
         "{said}"
     );
@@ -500,14 +501,16 @@ fn a_function_with_a_large_frame_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let policy = dir.path().join("large");
     std::fs::create_dir(&policy).unwrap();
-    let code = std::fs::read_to_string(concat!(
+    let fifo_c = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../policies/fifo-c/fifo-c.c"
     ));
-    let code = code.unwrap().replace(
+    let fifo_c = fifo_c.unwrap();
+    let code = fifo_c.replace(
         "#include \"events.h\"",
         "#include \"events.h\"\n\n\
-         static noinline int deep(void) { char frame[3000]; barrier_data(frame); return frame[7]; }\n\
+         static noinline int deep(void) { char frame[3000]; barrier_data(frame); \
+         return frame[7]; }\n\
          int large(void);\n\
          int large(void) { char frame[3000]; barrier_data(frame); return frame[7] + deep(); }",
     );
@@ -517,6 +520,26 @@ fn a_function_with_a_large_frame_is_refused() {
         said.contains("the function large, which calls deep, needs 60")
             && said.contains("bytes of stack at once, of 5120")
             && said.contains("at fault: the policy large"),
+        "{said}"
+    );
+
+    // Through a pointer that is in no variable when the policy begins.
+    let code = fifo_c.replace(
+        "#include \"events.h\"",
+        "#include \"events.h\"\n\n\
+         struct call { int (*of)(void); };\n\
+         static noinline int deep(void) { char frame[3000]; barrier_data(frame); \
+         return frame[7]; }\n\
+         int large(struct call *call);\n\
+         int large(struct call *call) { char frame[3000]; barrier_data(frame); \
+         return frame[7] + call->of(); }\n\
+         void begin(struct call *call);\n\
+         void begin(struct call *call) { call->of = deep; }",
+    );
+    std::fs::write(policy.join("large.c"), code).unwrap();
+    let said = build_refuses(&policy);
+    assert!(
+        said.contains("the function large, which calls deep, needs 60"),
         "{said}"
     );
 }

@@ -7,29 +7,33 @@
 #   decl  the turns that are left (struct baton_frame)
 #   js    out of line: call baton_out_of_turns (guard.S), and back
 #
-# Stack: a function in C that may call itself, directly or through others, is given the check of the
-# stack that functions of a policy in Rust have. The file `calls` gets a line for each function,
-# "FUNCTION checked" or "FUNCTION -", and for each call "FUNCTION CALLED", for chains.awk.
+# Stack: a function that may call itself, directly or through others, is given the check of the
+# stack, unless rustc has given it to all functions of its crate. The file `calls` gets a line for
+# each function, "FUNCTION checked" or "FUNCTION -", and for each call "FUNCTION CALLED", for
+# chains.awk.
 #
-# `turns` is the offset of the turns, `in_c` is 1 for a policy in C.
+# `turns` is the offset of the turns.
 
 BEGIN { check = "\"instrument-function-entry-inlined\"=\"mcount\"" }
 
-# The names of functions and variables in `text`, into `names`. Returns their number.
-function find_names(text, names,    n) {
+# The names of functions and variables in `text`, into `names`. Returns their number. Those that are
+# called there are in `is_called`.
+function find_names(text,    n) {
 	n = 0
 	while (match(text, /@[-a-zA-Z$._0-9]+|@"[^"]*"/)) {
 		names[++n] = substr(text, RSTART, RLENGTH)
 		text = substr(text, RSTART + RLENGTH)
+		is_called[n] = text ~ /^\(/
 	}
 	return n
 }
 
-# Notes all functions that can be reached from `from` by calls.
+# Notes all functions that can be reached from `from` by calls which return: those of the handler of
+# panics do not.
 function reach(from,    called, n, i) {
 	n = split(calls_of[from], called, " ")
 	for (i = 1; i <= n; i++)
-		if (!(called[i] in reached)) {
+		if (!(called[i] in reached) && called[i] !~ /rust_begin_unwind/) {
 			reached[called[i]] = 1
 			reach(called[i])
 		}
@@ -62,7 +66,7 @@ function type_of(text,    result, depth, i, c, word) {
 
 { line[NR] = $0 }
 /^define / {
-	find_names($0, names)
+	find_names($0)
 	body = names[1]
 	function_at[NR] = body
 	is_defined[body] = 1
@@ -72,23 +76,27 @@ function type_of(text,    result, depth, i, c, word) {
 	next
 }
 /^}/ { body = ""; next }
+# A function whose address is in a variable or used by another function: any indirect call of its
+# type may be of it.
 body == "" && /^@/ {
-	# A variable that has the address of a function: any indirect call of its type may be of it.
-	n = find_names($0, names)
+	n = find_names($0)
 	for (i = 2; i <= n; i++)
 		has_address[names[i]] = 1
 }
 body != "" {
-	n = find_names($0, names)
+	n = find_names($0)
 	for (i = 1; i <= n; i++)
-		mentioned[body, names[i]] = 1
+		if (is_called[i])
+			calls_directly[body, names[i]] = 1
+		else
+			has_address[names[i]] = 1
 	if (match($0, /(call|invoke) [^@]*%[-a-zA-Z$._0-9]+\(/))
 		is_indirect[body, type_of(substr($0, RSTART))] = 1
 }
 /^attributes #[0-9]+ = / && index($0, check) { checks[$2] = 1 }
 
 END {
-	for (pair in mentioned) {
+	for (pair in calls_directly) {
 		split(pair, of, SUBSEP)
 		if (of[2] in is_defined)
 			calls_of[of[1]] = calls_of[of[1]] " " of[2]
@@ -96,14 +104,14 @@ END {
 	for (pair in is_indirect) {
 		split(pair, of, SUBSEP)
 		for (other in has_address)
-			if (type[other] == of[2])
+			if (other in is_defined && type[other] == of[2])
 				calls_of[of[1]] = calls_of[of[1]] " " other
 	}
 	for (name in is_defined) {
 		split("", reached)
 		reach(name)
 		is_checked[name] = group[name] in checks
-		if (in_c && name in reached)
+		if (name in reached && !is_checked[name])
 			is_checked[name] = is_new[name] = 1
 		print name, is_checked[name] ? "checked" : "-" >calls
 		n = split(calls_of[name], called, " ")

@@ -73,8 +73,8 @@ kernel_flags="-Crelocation-model=static -Ccode-model=kernel -Cno-redzone=y -Cjum
 -Zdirect-access-external-data=yes -Zemit-stack-sizes -Cdebuginfo=line-tables-only"
 [ -z "$without" ] || kernel_flags+=" --cfg=baton_without_recording"
 
-# Bytes of stack that one function may need, in C with those that it calls. A function that checks
-# the stack checks what its callers have used, and then has its own frame beside that: see guard.S.
+# Bytes of stack that one function may need with those that it calls. A function that checks the
+# stack checks what its callers have used, and then has its own frame beside that: see guard.S.
 max_frame=5120
 
 # Refuses an object with a function that needs more.
@@ -88,12 +88,11 @@ small_frames() {
 		"keep large values in storage, or in a Box (policy)"
 }
 
-# short_chains CALLS OBJECT: refuses a policy in C whose functions need more with those that they
-# call.
+# short_chains CALLS OBJECT: refuses a policy whose functions need more with those that they call.
 short_chains() {
 	local why
 	why=$("$llvm/llvm-readelf" --stack-sizes "$2" |
-		awk -v max=$max_frame -f "$here/chains.awk" "$1" -)
+		awk -v max=$max_frame -f "$here/chains.awk" "$1" - | "$llvm/llvm-cxxfilt")
 	[ -z "$why" ] || die "$why"
 }
 
@@ -136,20 +135,20 @@ turns=$(sed -n 's/^#define BATON_FRAME_TURNS \([0-9]*\).*/\1/p' "$here/guard.h")
 counted=(--redefine-sym mcount=baton_stack_check --redefine-sym bcmp=baton_bcmp)
 for name in memcpy memmove memset memcmp; do counted+=(--redefine-sym "$name=baton_$name"); done
 
-# bounded BITCODE OBJECT IN_C: compiles a policy, in C if IN_C is 1. Loops that are entered in
-# several places are first made ones that have one entry, as others get no poll. Code that several
-# places share would have the source line of one of them.
+# bounded BITCODE OBJECT: compiles a policy. Loops that are entered in several places are first made
+# ones that have one entry, as others get no poll. Code that several places share would have the
+# source line of one of them.
 bounded() {
 	local passes=globaldce
 	[ -n "$unpolled" ] ||
 		passes="function(lower-switch,fix-irreducible),place-safepoints,$passes"
 	"$llvm/llvm-dis" "$1" -o - |
-		awk -v turns="$turns" -v in_c="$3" -v calls="$2.calls" -f "$here/bounds.awk" |
+		awk -v turns="$turns" -v calls="$2.calls" -f "$here/bounds.awk" |
 		"$llvm/opt" -S -passes="$passes" -spp-no-entry -spp-no-call -spp-all-backedges |
 		sed '/^define /s/ gc "statepoint-example"//' |
 		"$llvm/llc" -O3 -filetype=obj -relocation-model=static -code-model=kernel \
 			-function-sections -data-sections -enable-tail-merge=0 -stack-size-section -o "$2"
-	[ "$3" = 0 ] || short_chains "$2.calls" "$2"
+	short_chains "$2.calls" "$2"
 	# Here, as Rust's own library has functions on memory that are not counted.
 	objcopy "${counted[@]}" "$2"
 }
@@ -365,13 +364,13 @@ build_policy() {
 		copy "${sources[@]/#/$policy/}" "${headers[@]/#/$policy/}" "$dir"
 		code=$dir/c.bc
 		c_bitcode "$dir" "$name" "$code" "${sources[@]#./}"
-		bounded "$code" "$dir/policy_code.raw" 1
+		bounded "$code" "$dir/policy_code.raw"
 	else
 		wrap "$policy" "$package" "$dir/wrapper"
 		# Cargo takes a library that it has built before for another checkout, and leaves this file.
 		code=$dir/$(echo "$top $policy" | sha256sum | cut -c1-16).bc
 		rust_library "$dir/wrapper" "baton_module_$name" "llvm-bc=$code,link"
-		bounded "$code" "$dir/rust.o" 0
+		bounded "$code" "$dir/rust.o"
 		ld -r --gc-sections -u BATON_POLICY_OPS -o "$dir/policy_code.raw" "$dir/rust.o" "$library"
 	fi
 	shipped "$dir/policy_code.raw" "$dir/policy_code.o_shipped"

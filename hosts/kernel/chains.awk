@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Refuses a policy in C that may need more stack than `max` bytes at once. Prints why, or nothing.
+# Refuses a policy that may need more stack than `max` bytes at once. Prints why, or nothing.
 #
 # Input: the lines of bounds.awk about functions and calls, and then those of llvm-readelf
 # --stack-sizes. A function that checks the stack as it begins ends a chain of calls: it is only
@@ -17,6 +17,7 @@ function need(name,    called, n, i, most, bytes) {
 		return needs[name]
 	n = split(calls_of[name], called, " ")
 	most = 0
+	needs[name] = 0	# if it calls itself, by a panic in the handler of panics
 	for (i = 1; i <= n; i++) {
 		if (called[i] in is_checked)
 			continue
@@ -45,5 +46,5 @@ END {
 	if (via[worst])
 		chain = chain ","
 	printf "the function %s needs %d bytes of stack at once, of %d", chain, needs[worst], max
-	print ": keep large values in storage (policy)"
+	print ": keep large values in storage, not in local variables (policy)"
 }

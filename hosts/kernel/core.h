@@ -50,6 +50,7 @@ struct baton_frame {
 	/* memory blocks allocated in the current call, if it is recorded */
 	u64 given;
 	u8 ended_by;			/* fault of the last abandoned call */
+	bool is_panicking;		/* between a panic and its end (host.c) */
 };
 
 DECLARE_PER_CPU(struct baton_frame, baton_frame);

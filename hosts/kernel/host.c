@@ -64,6 +64,7 @@ void __noreturn baton_abandon(struct baton_frame *frame, enum baton_fault_kind k
 	struct rqspinlock_held *held = raw_cpu_ptr(&rqspinlock_held_locks);
 
 	frame->ended_by = kind;
+	frame->is_panicking = false;
 	if (!baton_creating())
 		baton_core_fault_in_call(smp_processor_id(), kind);
 	while (irqs_disabled() && held->cnt > frame->held_before && held->cnt <= RES_NR_HELD)
@@ -171,20 +172,41 @@ notrace void baton_host_unlock(rqspinlock_t *lock)
 }
 EXPORT_SYMBOL_GPL(baton_host_unlock);
 
-void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message,
-				 size_t message_len)
+/* Stores the message and the place of a panic in the source. */
+static void store_panic(const char *file, size_t file_len, u32 line, const char *message,
+			size_t message_len)
 {
 	struct baton_last_words *words = baton_last_words();
-	struct baton_frame *frame = baton_current_frame();
 
 	words->line = line;
 	words->ip = 0;
 	strscpy(words->file, file, min(file_len + 1, sizeof(words->file)));
 	strscpy(words->message, message, min(message_len + 1, sizeof(words->message)));
+}
+
+/*
+ * A policy in Rust panics, and makes its message next. If that takes more stack than is left, the
+ * panic is reported without the message.
+ */
+void baton_host_panicking(const char *file, size_t file_len, u32 line);
+void baton_host_panicking(const char *file, size_t file_len, u32 line)
+{
+	static const char unknown[] = "a panic, with too little stack left to say why";
+
+	store_panic(file, file_len, line, unknown, sizeof(unknown) - 1);
+	baton_current_frame()->is_panicking = true;
+}
+EXPORT_SYMBOL_GPL(baton_host_panicking);
+
+void __noreturn baton_host_panic(const char *file, size_t file_len, u32 line, const char *message,
+				 size_t message_len)
+{
+	store_panic(file, file_len, line, message, message_len);
 	/* The message of Rust's library after a failed allocation that must not fail. */
-	baton_abandon(frame, strstarts(words->message, "memory allocation of ")
-				     ? BATON_FAULT_KIND_OUT_OF_MEMORY
-				     : BATON_FAULT_KIND_PANIC);
+	baton_abandon(baton_current_frame(),
+		      strstarts(baton_last_words()->message, "memory allocation of ")
+			      ? BATON_FAULT_KIND_OUT_OF_MEMORY
+			      : BATON_FAULT_KIND_PANIC);
 }
 EXPORT_SYMBOL_GPL(baton_host_panic);
 
@@ -195,12 +217,16 @@ EXPORT_SYMBOL_GPL(baton_host_panic);
 void __noreturn baton_stack_overflow(void);
 void __noreturn baton_stack_overflow(void)
 {
+	struct baton_frame *frame = baton_current_frame();
+
+	if (frame->is_panicking)
+		baton_abandon(frame, BATON_FAULT_KIND_PANIC);
 	if (irqs_disabled())
 		say("the call used up the " __stringify(BATON_STACK_GRANT)
 		    " bytes of stack that a policy is granted; is there a recursion?");
 	else
 		say("the stack is used up; is there a recursion?");
-	baton_abandon(baton_current_frame(), BATON_FAULT_KIND_STACK_OVERFLOW);
+	baton_abandon(frame, BATON_FAULT_KIND_STACK_OVERFLOW);
 }
 
 /*

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `cargo xtask sanitized`: runs booted tests on kernels that look for mistakes in Baton's own
-//! kernel code (vm/sanitized.sh).
+//! kernel code (vm/sanitized.sh). That takes hours, so what has passed is not run again on the same
+//! tree: a run goes on where the last one ended.
 
 use std::{
-    path::Path,
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -48,10 +51,14 @@ const KERNELS: [Kernel; 3] = [
         kind: "kasan",
         append: "slub_debug=FZ",
         tests: &[
-            Booted(TWO, &["--part", "1/4"]),
-            Booted(TWO, &["--part", "2/4"]),
-            Booted(TWO, &["--part", "3/4"]),
-            Booted(TWO, &["--part", "4/4"]),
+            Booted(TWO, &["--part", "1/8"]),
+            Booted(TWO, &["--part", "2/8"]),
+            Booted(TWO, &["--part", "3/8"]),
+            Booted(TWO, &["--part", "4/8"]),
+            Booted(TWO, &["--part", "5/8"]),
+            Booted(TWO, &["--part", "6/8"]),
+            Booted(TWO, &["--part", "7/8"]),
+            Booted(TWO, &["--part", "8/8"]),
             Booted(FOUR, &[]),
             Booted(EIGHT, &[]),
             Booted(TWO, &["--upgrades", "100"]),
@@ -87,6 +94,7 @@ const KERNELS: [Kernel; 3] = [
 /// Builds each kernel once, and runs the tests of one kind of kernel, or of all.
 pub fn run(root: &Path, kind: Option<&str>) -> Result {
     let built = Built::new(root)?;
+    let passed = Passed::new(root)?;
     let mut jobs = Vec::new();
     for kernel in KERNELS
         .iter()
@@ -94,7 +102,7 @@ pub fn run(root: &Path, kind: Option<&str>) -> Result {
     {
         let release = release(root, kernel.kind)?;
         let tests = kernel.tests.iter();
-        jobs.extend(tests.map(|test| job(&built, kernel, &release, test)));
+        jobs.extend(tests.map(|test| job(&built, &passed, kernel, &release, test)));
     }
     if jobs.is_empty() {
         return Err("there is no such kernel: kasan or kcsan".into());
@@ -102,7 +110,53 @@ pub fn run(root: &Path, kind: Option<&str>) -> Result {
     judged(&side_by_side(jobs))
 }
 
-fn job<'a>(built: &'a Built<'_>, kernel: &Kernel, release: &str, test: &Test) -> Job<'a> {
+/// The tests that passed on this tree before: a file each, which has their closing line.
+struct Passed {
+    dir: PathBuf,
+    tree: String,
+}
+
+impl Passed {
+    fn new(root: &Path) -> Result<Self> {
+        let cache = std::env::var_os("BATON_CACHE").ok_or("BATON_CACHE is not set")?;
+        let dir = Path::new(&cache).join("sanitized/passed");
+        fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        // All files but the docs, as they are recorded in git and as they are.
+        let recorded = git(root, &["ls-files", "--stage", "--", ":!*.md"])?;
+        let changed = git(root, &["diff", "--", ":!*.md"])?;
+        Ok(Self {
+            dir,
+            tree: recorded + &changed,
+        })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        (&self.tree, name).hash(&mut hasher);
+        self.dir.join(format!("{:016x}", hasher.finish()))
+    }
+}
+
+fn git(root: &Path, arguments: &[&str]) -> Result<String> {
+    let output = Command::new("git")
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .map_err(|e| cannot_run("git", &e))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("git {arguments:?} failed ({})", output.status))
+    }
+}
+
+fn job<'a>(
+    built: &'a Built<'_>,
+    passed: &Passed,
+    kernel: &Kernel,
+    release: &str,
+    test: &Test,
+) -> Job<'a> {
     let boots = ["--kernel", release, "--append", kernel.append];
     let (what, command) = match *test {
         Booted(machine, arguments) => {
@@ -118,9 +172,17 @@ fn job<'a>(built: &'a Built<'_>, kernel: &Kernel, release: &str, test: &Test) ->
         }
     };
     let name = format!("{} {}: {}", kernel.kind, kernel.append, what.join(" "));
+    let passed = passed.file(&format!("{release} {name}"));
     Job {
         name: name.clone(),
-        run: Box::new(move || tested(&name, command)),
+        run: Box::new(move || {
+            if let Ok(line) = fs::read_to_string(&passed) {
+                return Ok(format!("{line} (in an earlier run on this tree)"));
+            }
+            let line = tested(&name, command)?;
+            fs::write(&passed, &line).map_err(|e| format!("{}: {e}", passed.display()))?;
+            Ok(line)
+        }),
     }
 }
 

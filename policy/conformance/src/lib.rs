@@ -305,6 +305,7 @@ const fn fault(
 pub const FAULTS: &[Fault] = &[
     fault("index", "panic", "task_wakeup", Some("wrong.rs")),
     fault("overflow", "panic", "task_wakeup", Some("wrong.rs")),
+    fault("large-message", "panic", "task_wakeup", Some("wrong.rs")),
     fault("unwrap", "panic", "task_wakeup", Some("wrong.rs")),
     fault(
         "index,in=select_task_rq",

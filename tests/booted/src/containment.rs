@@ -19,6 +19,10 @@ use crate::{
 pub fn cases() -> Vec<Case> {
     vec![
         case!("index out of range", stops(of_option("index"), work)),
+        case!(
+            "panic without enough stack for its message",
+            stops(of_option("large-message"), work)
+        ),
         case!("arithmetic overflow", stops(of_option("overflow"), work)),
         case!("unwrap on None", stops(of_option("unwrap"), work)),
         case!("memory exhausted", stops(of_option("memory"), work)),

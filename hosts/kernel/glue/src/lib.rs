@@ -19,6 +19,7 @@ extern "C" {
     // Functions of baton.ko (`../host.c`, `../memory.c`).
     fn baton_host_alloc(size: usize, align: usize) -> *mut u8;
     fn baton_host_free(at: *mut u8);
+    fn baton_host_panicking(file: *const u8, file_len: usize, line: u32);
     fn baton_host_panic(
         file: *const u8,
         file_len: usize,
@@ -68,13 +69,15 @@ impl Write for Line {
 
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
+    let (file, number) = info.location().map_or(("", 0), |at| (at.file(), at.line()));
+    // SAFETY: Kernel-call. The pointer is valid for its length, and the host copies the name.
+    unsafe { baton_host_panicking(file.as_ptr(), file.len(), number) }
     let mut line = Line {
         text: [0; 120],
         len: 0,
     };
     // Writing to a `Line` does not fail.
     let _ = write!(line, "{}", info.message());
-    let (file, number) = info.location().map_or(("", 0), |at| (at.file(), at.line()));
     // SAFETY: Kernel-call. Both pointers are valid for their lengths. The host copies the text
     // before it leaves this stack.
     unsafe {

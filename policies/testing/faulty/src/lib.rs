@@ -89,6 +89,7 @@ impl Faulty {
         let n = self.calls.get();
         match fault {
             Fault::Index => wrong::index(n),
+            Fault::LargeMessage => wrong::large_message(),
             Fault::Overflow => wrong::overflow(n),
             Fault::Unwrap => wrong::unwrap(&self.topology),
             Fault::Memory => wrong::memory(),

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use baton::{runqueue::Fifo, Cpu, Lock, Topology};
 use core::{
+    fmt,
     hint::black_box,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
@@ -14,6 +15,8 @@ use core::{
 pub enum Fault {
     /// Indexes an array past its end.
     Index,
+    /// Panics with a message that needs more stack than a call is granted.
+    LargeMessage,
     /// Adds beyond the largest number.
     Overflow,
     /// Unwraps a `None`.
@@ -68,6 +71,7 @@ impl Fault {
     pub fn from_name(name: &str) -> Result<Self, baton::Error> {
         Ok(match name {
             "index" => Self::Index,
+            "large-message" => Self::LargeMessage,
             "overflow" => Self::Overflow,
             "unwrap" => Self::Unwrap,
             "memory" => Self::Memory,
@@ -113,6 +117,21 @@ impl Fault {
 pub fn index(n: u64) {
     let three = black_box([1_u8, 2, 3]);
     black_box(three[(n as usize & 7) | 4]); // README.md shows this line.
+}
+
+/// A value that needs a large array on the stack when it is written.
+struct Large;
+
+impl fmt::Display for Large {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let large = black_box([b'a'; 4200]);
+        f.write_str(core::str::from_utf8(&large[..8]).unwrap_or_default())
+    }
+}
+
+/// Panics, and has not enough stack to say why.
+pub fn large_message() {
+    panic!("{Large}");
 }
 
 /// A sum that does not fit into 64 bits: panics for any `n`.
