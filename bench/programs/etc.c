@@ -2,7 +2,7 @@
 /*
  * An open loop to a memcached at 127.0.0.1, like Facebook's ETC pool (Atikoglu et al., SIGMETRICS
  * '12). The sizes of keys and values and the gaps between requests have that paper's distributions.
- * The requested key is uniform, as in Enoki's measurement of memcached (SOSP '23, section 5.6).
+ * The requested key is uniform, as in Enoki's measurement of memcached (EuroSys '24, section 5.6).
  *
  * One thread simulates all clients. It has a real-time priority (0: none), so that the latencies
  * show the server's waits and not its own. A request that finds all connections taken waits, and

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // libraries: -fopenmp
 /*
- * A parallel program as those of the NAS suite: threads of OpenMP that compute, and wait for each
- * other at the end of each phase. In a phase each thread has the same work, but for one thread, by
- * turns, which has half as much again. Threads that wait sleep: a program with more threads
- * than CPUs would only keep others from theirs by spinning.
+ * A parallel program like those of the NAS suite: OpenMP threads compute, and meet at a barrier
+ * after each phase. In each phase one thread, in turn, has 1.5 times the work of the others.
+ * Waiting threads sleep. If there are more threads than CPUs, a spinning thread would only take the
+ * CPU that another one needs.
  *
- * Prints how long the phases took: {"ns": N}.
+ * Prints the total time of all phases: {"ns": N}.
  */
 #include "load.h"
 
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	};
 	uint64_t begin;
 
-	/* The runtime reads this before main(). */
+	/* The OpenMP runtime reads this before main(), so set it and run the program again. */
 	if (!getenv("OMP_WAIT_POLICY")) {
 		setenv("OMP_WAIT_POLICY", "passive", 1);
 		execv("/proc/self/exe", argv);

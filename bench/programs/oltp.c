@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // libraries: -lsqlite3
 /*
- * Clients of a database, with transactions as sysbench's oltp_read_write has them: ten selects of a
- * row, one of a range, an update, a delete, and an insert of the deleted row. The database is
- * SQLite, in a file in memory, and each client is a thread with a connection of its own. Readers
- * and one writer work at once (WAL), so the selects are a transaction of their own. Writers wait
- * for each other at a mutex: SQLite would have them sleep for a while, and the time would be that
- * of sleeps.
+ * Database clients with the transactions of sysbench's oltp_read_write: ten selects of a row, one
+ * of a range, an update, a delete, and an insert of the deleted row. The database is SQLite, in a
+ * file in /tmp, and each client is a thread with a connection of its own. In WAL mode readers do
+ * not block the writer. The selects are a separate transaction, so that they run without the
+ * writer's lock. Writers queue on a mutex: SQLite's own lock retries after a sleep, and the run
+ * would measure those sleeps.
  *
  * Prints how long all transactions took: {"ns": N}.
  */
@@ -20,9 +20,9 @@
 static char directory[] = "/tmp/oltp.XXXXXX";
 static char file[sizeof(directory) + sizeof("/db-wal")];
 
-/* Rows of the table, and of a range that is selected. */
+/* Rows of the table; rows of a select of a range; selects of one row in a transaction. */
 enum { ROWS = 2000, RANGE = 100, POINTS = 10 };
-/* How long a client waits for SQLite's own locks, ms of its clock. */
+/* How long a client waits for SQLite's own locks, ms. */
 enum { PATIENCE = 600000 };
 
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;
@@ -52,7 +52,7 @@ static sqlite3 *connect(void)
 	return db;
 }
 
-/* Runs a statement with these values, to its last row. */
+/* Binds the values, and runs the statement to its last row. */
 static void step(sqlite3 *db, sqlite3_stmt *statement, int first, int second)
 {
 	int result;
@@ -125,7 +125,7 @@ static void fill(void)
 	check(db, sqlite3_close(db), "close");
 }
 
-/* SQLite has removed its other files as the last connection was closed. */
+/* SQLite removed the WAL's files when the last connection was closed. */
 static void remove_files(void)
 {
 	unlink(file);

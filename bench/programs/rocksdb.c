@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // libraries: -lrocksdb
 /*
- * Short and long requests to one RocksDB in memory: Enoki (SOSP '23, section 5.4), after ghOSt and
- * Shinjuku.
+ * Short and long requests to one RocksDB in memory: Enoki (EuroSys '24, section 5.4), after ghOSt
+ * and Shinjuku.
  *
  * Requests arrive as a Poisson process in one queue. A free worker takes the next request and
  * sleeps until it is due. A GET reads one key, a range query reads RANGE keys in order. A worker

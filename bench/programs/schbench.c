@@ -48,7 +48,7 @@ struct messenger {
 	struct worker *workers;
 	struct worker *waiting;		/* the list of waiting workers */
 	uint32_t posted;		/* futex */
-	int home;			/* the CPU that the policy replied, or -1 */
+	int home;			/* the CPU in the policy's reply, or -1 */
 };
 
 static unsigned long nr_messengers = 2, nr_workers = 2, sleep_us = 100, work_us = 5000,
@@ -82,9 +82,9 @@ static void pause_for(uint64_t ns)
 }
 
 /*
- * Computes until the calling thread has used this much CPU time, ns. The CPUs of a guest that
- * counts instructions take turns on one stream of instructions. A `pause` ends the turn of this
- * CPU, so that a task woken on another CPU need not wait until this computation is over.
+ * Computes until the calling thread has used this much CPU time, ns. In a guest with QEMU's
+ * -icount, one thread of the host runs all CPUs in turn. A `pause` ends this CPU's turn, so that a
+ * task woken on another CPU runs before this computation ends.
  */
 static void compute(uint64_t ns)
 {
@@ -148,7 +148,8 @@ static void say(struct messenger *me)
 	if (!queue)
 		errx(1, "no memory");
 	if (baton_hints_open(queue, "locality", "Hint", 1, "Reply", 1, 16))
-		errx(1, "the policy locality takes no hints from here: %s", queue->message);
+		errx(1, "the policy locality does not accept hints from this process: %s",
+		     queue->message);
 	for (i = 0; i <= nr_workers; i++) {
 		hint.thread = i < nr_workers ? me->workers[i].id : gettid();
 		if (baton_hints_send_now(queue, &hint) != BATON_HINT_ANSWER_TAKEN ||
@@ -168,7 +169,7 @@ static void *messages(void *argument)
 	for (i = 0; i < nr_workers; i++) {
 		me->workers[i].messenger = me;
 		if (pthread_create(&me->workers[i].thread, NULL, work, &me->workers[i]))
-			errx(1, "no thread for a worker");
+			errx(1, "cannot create a worker thread");
 	}
 	pthread_barrier_wait(&me->ready);
 	if (hints)
@@ -195,7 +196,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The smallest sample that at least this many of 1000 samples do not exceed. */
+/* The smallest sample such that at least this many of 1000 samples are not larger. */
 static uint32_t percentile(const uint32_t *sorted, size_t nr, unsigned int of_1000)
 {
 	size_t at = (nr * of_1000 + 999) / 1000;
@@ -234,7 +235,7 @@ static unsigned long number(const char *text)
 	unsigned long value = strtoul(text, &end, 10);
 
 	if (*end || end == text || value > 1000000)
-		errx(2, "%s is no number up to 1000000; " USAGE, text);
+		errx(2, "%s is not a number from 0 to 1000000; " USAGE, text);
 	return value;
 }
 
@@ -246,7 +247,7 @@ static void pin(unsigned long cpu)
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set))
-		err(1, "CPU %lu cannot be chosen", cpu);
+		err(1, "cannot bind to CPU %lu", cpu);
 }
 
 int main(int argc, char **argv)
@@ -282,7 +283,7 @@ int main(int argc, char **argv)
 			errx(1, "no memory");
 		pthread_barrier_init(&all[i].ready, NULL, nr_workers + 1);
 		if (pthread_create(&all[i].thread, NULL, messages, &all[i]))
-			errx(1, "no thread for a message thread");
+			errx(1, "cannot create a message thread");
 	}
 	if (!all)
 		errx(1, "no memory");

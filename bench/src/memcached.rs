@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A real memcached under an open loop like Facebook's ETC pool (bench/programs/etc.c): section 5.6
-//! of Enoki. As there, `arbiter` is measured with a server of user-level threads instead
-//! (`baton threads kv`); the same server is also measured under EEVDF. In a guest, whose CPU is
-//! slow, times are scaled as in [`slow`].
+//! memcached under an open-loop load modelled on Facebook's ETC pool (bench/programs/etc.c):
+//! section 5.6 of Enoki. As there, `arbiter` runs a server of user-level threads instead of
+//! memcached (`baton threads kv`); the same server is also measured under EEVDF. In a guest, whose
+//! CPU is slow, times are scaled as in [`slow`].
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -19,7 +19,7 @@ use super::{arbiter, slow, Arguments, Bench};
 use baton_control::error::{Error, Result};
 use baton_control::modules::Search;
 
-/// Per cent of the capacity of the first subject.
+/// Loads, in percent of the capacity of the first subject.
 const LOADS: &[u32] = &[50, 70, 80, 90];
 /// The length of a run, ns.
 const DURATION: u64 = 500_000_000;
@@ -52,8 +52,8 @@ impl Bench for Memcached {
     }
 
     fn cpus(&self) -> &'static [u32] {
-        // With more CPUs, busy ones would share one stream of instructions, and a woken task would
-        // wait for the turn of its CPU.
+        // The CPUs of a guest that counts instructions run in turn. With several, a woken task
+        // would also wait for its CPU's turn.
         &[1]
     }
 
@@ -93,8 +93,8 @@ fn subjects() -> Vec<Subject> {
     kernels.into_iter().chain(policies).collect()
 }
 
-/// Measures here: the capacity, and latencies of GET at fractions of the capacity of the first
-/// subject.
+/// Measures on the running machine: the capacity, and latencies of GET at fractions of the capacity
+/// of the first subject.
 fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
     output("ip", &["link", "set", "lo", "up"])?;
     let factor = slow::factor(args);
@@ -182,8 +182,8 @@ struct Measured<'a> {
     server: Server,
 }
 
-/// Memcached under each subject, except that `arbiter` has the server of user-level threads. That
-/// one is then also measured under the kernel's scheduler.
+/// Memcached under each subject, except that `arbiter` has the server of user-level threads. If
+/// `arbiter` is measured, that server also runs under EEVDF, for comparison.
 fn measured(subjects: &[Subject]) -> Vec<Measured<'_>> {
     let is_arbiter = |subject: &Subject| subject.name() == arbiter::POLICY;
     let has_arbiter = subjects.iter().any(is_arbiter);
@@ -223,7 +223,7 @@ impl Measured<'_> {
 
 enum Server {
     Memcached,
-    /// A server of user-level threads, with these arguments for its cores.
+    /// A server of user-level threads, with this value of its option `--on`.
     Kv(&'static str),
 }
 

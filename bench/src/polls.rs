@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The cost of the polls that bound the loops of a policy: pipe under the policy as it is built, and
-//! as it is built without them, in one boot.
+//! The cost of the polls that bound a policy's loops. In one boot, runs pipe under the policy as it
+//! is normally built, and under the same policy built without polls.
 
 use std::process::ExitCode;
 
@@ -14,9 +14,9 @@ use crate::subject::Subject;
 use crate::table::{self, Measured, Run, Table};
 use crate::{judged, loads, without, Bench};
 
-/// The part without which the policy is built.
+/// The part of Baton that one of the two builds leaves out.
 const PART: &str = "polls";
-/// The largest ratio of a policy to itself without polls.
+/// The largest allowed ratio of instructions per operation, with polls to without.
 const BOUND: f64 = 1.005;
 /// Operations of a run of pipe.
 const PIPE_LOOPS: u32 = 30_000;
@@ -61,7 +61,8 @@ impl Table for Polls {
                 subject,
                 values: Vec::new(),
             });
-            // Each half of the runs has its turn, so that a machine that drifts is seen.
+            // Both builds have two rounds, in alternation, so that a drift of the machine widens
+            // the ranges of both.
             for half in 0..2 {
                 for (series, search) in pair.iter_mut().zip([&without, search]) {
                     let runs = (args.runs() + half) / 2;

@@ -14,7 +14,7 @@ use baton_control::error::{Error, Result};
 use baton_control::modules::Search;
 use baton_control::recording::{How, Session, Summary};
 
-/// The part without which the policy is built.
+/// The part of Baton that one kind of build leaves out.
 const PART: &str = "recording";
 const FILE: &str = "/tmp/recording";
 /// The settings of `baton record`.
@@ -27,7 +27,7 @@ const HOW: How = How {
 /// Operations of a run of pipe.
 const PIPE_LOOPS: u32 = 10_000;
 
-/// The kinds of runs. The others are compared with the first.
+/// The kinds of runs. Each is compared with the first.
 const SUBJECTS: [&str; 3] = ["without", "off", "recording"];
 
 pub struct Record;
@@ -64,8 +64,8 @@ impl Table for Record {
     }
 }
 
-/// Measures here: the cost per operation of pipe as a ratio, the bytes per event, and the lost
-/// events of hackbench.
+/// Measures on the running machine: the cost per operation of pipe as a ratio, the bytes per event,
+/// and the lost events of hackbench.
 fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
     let without = without::search(PART);
     let subjects = args.subjects();
@@ -81,10 +81,10 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
         values: Vec::new(),
     });
     let mut summary = None;
-    // Each kind of run has two turns. The first kind has one more, at the end: if the machine
-    // drifts, that turn differs from the first.
+    // Each kind of run has two rounds. The first kind has a third one, at the end, so that a drift
+    // of the machine widens its range.
     let (half, rest) = (args.runs().div_ceil(2), args.runs() / 2);
-    for (turn, runs) in [
+    for (kind, runs) in [
         (0, half),
         (1, half),
         (2, half),
@@ -96,13 +96,13 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
         if runs == 0 {
             continue;
         }
-        let search = if turn == 0 { &without } else { search };
+        let search = if kind == 0 { &without } else { search };
         eprintln!(
             "baton: {name}, {}: {runs} runs of pipe",
-            ["built without recording", "not recorded", "recorded"][turn]
+            ["built without recording", "not recorded", "recorded"][kind]
         );
         let values = subject.measure(search, || {
-            let session = (turn == 2)
+            let session = (kind == 2)
                 .then(|| Session::begin(&name, Path::new(FILE), &HOW))
                 .transpose()?;
             let pipe = |run: Run| loads::pipe(run.size(PIPE_LOOPS));
@@ -117,10 +117,10 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
         })?;
         eprintln!(
             "baton: {:<10} {:>8.0} (median of {runs})",
-            SUBJECTS[turn],
+            SUBJECTS[kind],
             median(&values)
         );
-        series[turn].values.extend(values);
+        series[kind].values.extend(values);
     }
     let base = median(&series[0].values);
     let ratios = series.iter().skip(1).map(|one| Series {
@@ -163,8 +163,8 @@ fn measure(search: &Search, args: &Arguments, cpus: u32) -> Result<Vec<Entry>> {
     Ok(found)
 }
 
-/// Returns an error if the recording has no events: then the policy was not in charge, and all
-/// numbers of this bench are meaningless.
+/// Returns an error if the recording has no events: in that case the policy scheduled nothing, and
+/// no number of this bench means anything.
 fn bytes_per_event(load: &str, recording: &Summary) -> Result<f64> {
     match recording.events {
         0 => Err(Error::environment(
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recording_of_no_events_has_no_size_of_one() {
+    fn bytes_per_event_of_an_empty_recording_are_an_error() {
         let of = |events, bytes| {
             let mut summary = Summary::default();
             (summary.events, summary.bytes, summary.lost) = (events, bytes, 7);

@@ -111,7 +111,7 @@ fn real_programs_answer() {
     );
     let (ended_well, why) = run(&program("schbench"), &["-H"]);
     assert!(
-        !ended_well && why.contains("the policy locality takes no hints from here"),
+        !ended_well && why.contains("the policy locality does not accept hints from this process"),
         "{why}"
     );
 

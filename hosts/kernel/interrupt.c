@@ -19,8 +19,8 @@ void baton_interrupt_here(void *info)
 
 	irq_work_queue(&interrupt->work);
 	/*
-	 * A full barrier: if a caller finds it set, the work sees everything that the caller did
-	 * before. The work runs after this interrupt.
+	 * A full barrier. The work runs after this interrupt. So if a caller of baton_interrupt()
+	 * still finds is_elsewhere set, the work sees everything that the caller did before.
 	 */
 	xchg(&interrupt->is_elsewhere, false);
 }
@@ -37,8 +37,8 @@ void baton_interrupt(struct baton_interrupt *interrupt)
 		irq_work_queue(&interrupt->work);
 	else if (!xchg(&interrupt->is_elsewhere, true))
 		/*
-		 * This cannot fail. CPUs go offline one at a time, so another one is online until
-		 * this one is off.
+		 * This cannot fail. CPUs go offline one at a time, so another CPU stays online at
+		 * least until this one is dead.
 		 */
 		smp_call_function_single_async(cpumask_any(cpu_online_mask), &interrupt->elsewhere);
 }
@@ -57,9 +57,9 @@ void baton_interrupt_sync(struct baton_interrupt *interrupt)
 EXPORT_SYMBOL_GPL(baton_interrupt_sync);
 
 /*
- * A CPU that went offline may have left irq_work of the kernel. While any is pending,
- * irq_work_queue() sends that CPU no further interrupt, so work queued here would not run. Called
- * on the CPU that comes online, in its hotplug thread.
+ * Runs irq_work that the kernel queued on this CPU while it went offline, and that is still
+ * pending. As long as any is pending, irq_work_queue() raises no new interrupt on this CPU, so
+ * Baton's work would not run. Called on the CPU that comes online, in its hotplug thread.
  */
 static int come_back(unsigned int cpu)
 {

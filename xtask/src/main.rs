@@ -33,31 +33,34 @@ usage: cargo xtask COMMAND
   check    formatting, lints and the house rules: what must hold before a change is handed in
   test     check, then all tests
   booted [TIMES [WORD]]
-           only the tests in a booted kernel, each so often in a row; those with WORD in their name
+           only the tests in booted kernels, each TIMES times in a row; with WORD, only those of
+           that group or with WORD in their name
   hostile SECONDS
-           hostile clients of hint queues in a booted kernel, so long, with load beside them
+           hostile clients of hint queues in a booted kernel under load, for SECONDS
   attributes SECONDS
            hostile clients of a policy's attributes, likewise
   hogs SECONDS
-           1500 hogs of a user's in a booted kernel, so long, beside a service under a policy
+           1500 endless loops of one user in a booted kernel, beside a service under a policy, for
+           SECONDS
   agents SECONDS TIMES
-           a hostile agent in a booted kernel, so long, with load beside it, and so many that end
+           in booted kernels under load: a hostile agent for SECONDS, TIMES agents that end, TIMES
+           upgrades in an agent, and for SECONDS groups of tasks that never share a core
   loops    endless loops in each method of a policy, and in policies without polls
   matrix   the whole matrix of faults in booted kernels; writes the table of docs/faults.md
   turns    how often the loops of each policy turn in a call on a machine of 4096 CPUs
   monkey SEED TIMES
-           so many commands of baton in a booted kernel, each killed at random
+           TIMES commands of baton in a booted kernel, each killed at a random moment
   sanitized [KIND]
            booted tests on kernels that look for mistakes in Baton's own kernel code: kasan, kcsan
   flavours
-           the other flavours of the root's kernel, tried briefly
+           a few booted tests on the other flavours of the root file system's kernel
   kernels  fetches the kernels of Debian's archive, tries each, and writes the table of \
   docs/kernel-policy.md
   policies writes the list of policies for tests, tests/linked, anew from their manifests
   language writes the policies in Rust that are made from policies/*/*.baton anew
   programs TIMES
-           so many random programs in Baton's language, compiled and interpreted
-  header   writes policy/c/baton.h anew from policy/abi
+           compares the compiler and the interpreter of Baton's language on TIMES random programs
+  header   writes policy/c/baton.h, policy/python/baton_abi.py and hosts/native/c/table.h anew
   figures  draws docs/policies/figures anew from the tables of the pages";
 
 /// The error of a command: lines for the user that describe the problem and its remedy.

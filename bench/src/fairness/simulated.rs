@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The mixes of the booted tests, simulated on a machine of 64 CPUs with the same number of tasks
-//! per CPU. The model `eevdf_like` represents the kernel's own scheduler.
+//! Simulates the task mixes of the booted tests on 64 CPUs, with as many tasks per CPU. The policy
+//! `eevdf_like`, a model of EEVDF, stands for the kernel's own scheduler.
 
 use baton_sim::topology::Topology;
 use baton_sim::world::{Cx, Op, Spawn, World};
@@ -14,13 +14,13 @@ use crate::subject::Subject;
 use crate::table::Measured;
 use baton_control::error::{Error, Result};
 
-/// Nodes, cores of a node, and threads of a core.
+/// NUMA nodes, cores per node, and hardware threads per core.
 const SHAPE: (usize, usize, usize) = (2, 32, 1);
 const CPUS: usize = 64;
 const DURATION: u64 = 4_000_000_000;
 /// The time that a hog computes in one piece, ns.
 const PIECE: u64 = 1_000_000;
-/// The limit of migrations of a task per second, on average.
+/// The most migrations per task and second, on average, that a fair policy may make.
 const MOST_MOVES: f64 = 100.0;
 
 /// A metric of a policy, and the most that a fair policy may have.
@@ -93,8 +93,8 @@ fn spawn(kind: Kind) -> Spawn {
     }
 }
 
-/// Returns the CPU time of each task, as a part of a CPU, and the migrations of a task per second,
-/// on average.
+/// Returns the CPU time of each task as a fraction of one CPU, and the average number of migrations
+/// per task and second.
 fn run(policy: &str, kinds: &[Kind]) -> Result<(Vec<f64>, f64)> {
     let (nodes, cores, threads) = SHAPE;
     let topology = Topology::new(nodes, cores, threads, cores).map_err(Error::baton)?;
@@ -134,7 +134,7 @@ fn measure(policy: &str) -> Result<[f64; 4]> {
     Ok([equal_shares, equal_moves, mixed_shares, mixed_moves])
 }
 
-/// Measures all subjects that can be simulated; those in `judged` must hold each bound.
+/// Measures all subjects that can be simulated. Those in `judged` must stay within every bound.
 pub fn measure_all(subjects: &[Subject], judged: &[&str]) -> Result<Measured> {
     let mut found = Measured::default();
     for subject in subjects {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's side: workloads as threads of this machine, under a policy, measured by the BPF
-//! probe.
+//! The kernel's side of the comparison: runs the workloads as threads of this machine (usually the
+//! guest) under each policy, and measures them with the BPF probe.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use baton_control::error::{Error, Result};
 use baton_control::latency::{self, Latency};
 use baton_control::modules::{Search, LATENCY};
 
-/// The tick of HZ=250: runs begin with one, as in the simulator.
+/// The period of the tick at HZ=250, ns. A run begins at a tick, as in the simulator.
 const TICK: u64 = 4_000_000;
 
-/// Runs workloads here.
+/// Runs workloads on this machine.
 pub struct Machine<'a> {
     probe: &'a Path,
     speed: Speed,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's side: runs bench/programs/schbench.c on this machine.
+//! The part that runs in a booted kernel: runs bench/programs/schbench.c on this machine.
 //!
-//! The guest's CPUs share one stream of instructions. A computing worker keeps giving it to the
-//! next CPU (`compute` in schbench.c), so that a task woken on another CPU does not wait for the
+//! The guest counts instructions, so its CPUs run in turn. A computing worker ends its turn again
+//! and again (`compute` in schbench.c), so that a task woken on another CPU does not wait for the
 //! computation. Where idle CPUs sleep (`idle`), only short computations are measured: a worker that
 //! computes for long finds the CPU of its message thread awake.
 
@@ -19,12 +19,12 @@ use baton_control::kernel;
 use baton_control::modules::Search;
 
 pub const CPUS: u32 = 4;
-/// The paper's machine first.
+/// The idle states of the paper's machine, and none.
 const IDLE_STATES: &[&str] = &[super::judge::PAPERS, "none"];
 /// The time that a worker sleeps, us.
 const SLEEP: u64 = 2_000;
-/// The length of a run and of its warm-up, ms. A guest takes a minute for one second in which its
-/// CPUs are mostly busy.
+/// The length of a run and of its warm-up, ms. One second in which the guest's CPUs are
+/// mostly busy takes a minute.
 const RUN: u64 = 10_000;
 const LONG_RUN: u64 = 3_000;
 const WARM_UP: u64 = 1_000;

@@ -18,7 +18,8 @@ pub struct PolicyEntry {
     pub share: AtomicU32,
     /// Number of its partition; 0 for none. Written while all other CPUs are stopped.
     pub(crate) partition: AtomicU32,
-    /// How much more often than usual each CPU asks it. Written by the watch (`stall.rs`).
+    /// How many times the interval at which each CPU asks it is halved. Written by the watch
+    /// (`stall.rs`).
     pub(crate) hurry: AtomicU32,
     /// For the host: the version of the policy that runs. An upgrade is one store to it. It is kept
     /// after a stop, for calls that are under way.
@@ -159,7 +160,7 @@ impl<H: Host> Core<'_, H> {
             BatonPolicyState::Absent => return Err(StartError::Absent),
             _ => return Err(StartError::Busy),
         }
-        // Tasks of its last run, and tasks left in the queues of that run.
+        // Forget which tasks it had in its last run, and rescue tasks that are still in its queues.
         for slot in self.used() {
             slot.forget(entry.id());
         }
@@ -168,7 +169,7 @@ impl<H: Host> Core<'_, H> {
         self.wants.fetch_or(entry.events.load(Relaxed), SeqCst);
         entry.state.store(BatonPolicyState::Running as u32, SeqCst);
         self.running.fetch_or(1 << entry.index(), SeqCst);
-        // Its first call may already have come and stopped it.
+        // A fault in its first call may already have stopped it.
         if entry.state.load(SeqCst) != BatonPolicyState::Running as u32 {
             self.running.fetch_and(!(1 << entry.index()), SeqCst);
         }
@@ -191,7 +192,7 @@ impl<H: Host> Core<'_, H> {
                 if self.halt(entry, BatonPolicyState::Registered) {
                     self.host.kick_all();
                 } else {
-                    // A fault was first.
+                    // A fault has stopped it since its state was read.
                     entry
                         .state
                         .store(BatonPolicyState::Registered as u32, SeqCst);
@@ -207,8 +208,8 @@ impl<H: Host> Core<'_, H> {
 
     /// Replaces the running version of a policy: the next call that begins is the new version's.
     /// Calls of the old version may still be under way: the host must wait for them before it frees
-    /// that version. No task is touched. Under the control mutex. `events` applies to the host's
-    /// later calls, and may take effect before the version does.
+    /// that version. No task is touched. Under the control mutex. `events` are the events
+    /// that the new version wants. They may take effect before the version does.
     pub fn swap(&self, entry: &PolicyEntry, version: usize, events: u32) {
         entry.events.store(events, Relaxed);
         self.wants.fetch_or(events, SeqCst);
@@ -232,9 +233,9 @@ impl<H: Host> Core<'_, H> {
         slot.epoch.store(0, SeqCst);
     }
 
-    /// Assigns a task by rule. An assignment by name takes precedence and stays. Any other task is
-    /// assigned to this policy, or, with `None` and if a rule assigned it, to none. True if that is
-    /// a change. Under the control mutex.
+    /// Assigns a task by a rule, such as that of its cgroup. A task that was assigned by name stays
+    /// as it is. Any other task is assigned to `entry`. `None` removes an assignment that a rule
+    /// made. Returns true if the assignment changed. Under the control mutex.
     pub fn assign_by_rule(&self, slot: &crate::Slot, entry: Option<&PolicyEntry>) -> bool {
         let (wanted, by_rule) = (slot.wanted.load(SeqCst), slot.by_rule.load(SeqCst) != 0);
         let is_free = by_rule || self.by_id(wanted).is_none();
@@ -246,7 +247,8 @@ impl<H: Host> Core<'_, H> {
         {
             return false;
         }
-        // In this order, and never back, as a child may be copying both at the same time.
+        // `by_rule` is set before `wanted`, and is not cleared here, because a fork may copy both
+        // to a child at the same time (`wanted` first, see events.rs).
         slot.by_rule.store(1, SeqCst);
         slot.wanted.store(new, SeqCst);
         slot.epoch.store(0, SeqCst);
@@ -284,8 +286,8 @@ impl<H: Host> Core<'_, H> {
     }
 
     /// Updates `sole` after a change of `running`, `overflow` or `partitioned`. Several CPUs may do
-    /// so at once: the last writer checks after its store, so that a policy that has stopped does
-    /// not stay the sole one. Nothing else keeps the fast path from entering it.
+    /// so at once. Each checks its inputs again after its store, so the last store is never stale.
+    /// This matters: the fast path calls the sole policy without checking whether it has stopped.
     pub(crate) fn note_sole(&self) {
         loop {
             let look = || {

@@ -7,13 +7,14 @@
 use crate::{Core, Host, PolicyEntry, Slot};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Slots that one step looks at, at most. A dispatch takes up to 16 steps (`shim.bpf.c`), which is
-/// all slots of a core of usual size.
+/// The most slots that one step looks at. A dispatch takes up to 15 steps (`shim.bpf.c`), so it can
+/// look at 30,720 slots. The default of `max_tasks` is 32,768.
 const STEP: u32 = 2048;
 
 impl<'a, H: Host> Core<'a, H> {
-    /// Starts a look through all slots, from the last to the first. Called when a policy has
-    /// stopped.
+    /// Makes the next dispatches look at all slots, from the last to the first. Called when tasks
+    /// may be stranded: a policy has stopped, partitions have changed, or a policy has given up a
+    /// task.
     pub(crate) fn rescue_all(&self) {
         self.to_rescue.store(self.used().len() as u32, SeqCst);
     }
@@ -24,14 +25,14 @@ impl<'a, H: Host> Core<'a, H> {
         self.to_rescue.load(Relaxed) != 0
     }
 
-    /// The next task that is stranded in a stopped policy, and the token with which it was queued.
-    /// The caller must put the task on the fallback queue, and must take it off again if
-    /// [`Core::is_rescued`] is false by then. `None` if no task is left, or if this step found none
-    /// and another step is needed (`rescue_pending`).
+    /// Returns the next stranded task, and the token with which it was queued. The caller must put
+    /// the task on the fallback queue, then call [`Core::is_rescued`], and take the task off again
+    /// if that returns false. `None` if this step found no task. Another step is needed while
+    /// `rescue_pending` is true.
     pub fn rescue_one(&self) -> Option<(&'a Slot, u64)> {
         for _ in 0..STEP {
-            // A concurrent stop starts the count again: the swap fails and the walk continues from
-            // there.
+            // A concurrent `rescue_all` restarts the count. Then the exchange fails, and the walk
+            // continues from the new count.
             let left = self.to_rescue.load(SeqCst);
             let index = left.checked_sub(1)?;
             if self
@@ -57,7 +58,8 @@ impl<'a, H: Host> Core<'a, H> {
         let token = slot
             .token()
             .filter(|&token| self.is_stranded(slot, token))?;
-        // Counted before another CPU can take it off the count again.
+        // Count the task first: once it is in the fallback, another CPU can take it and decrement
+        // the count.
         self.fallback.fetch_add(1, Relaxed);
         if !slot.rescue(token) {
             self.fallback.fetch_sub(1, Relaxed);
@@ -69,20 +71,21 @@ impl<'a, H: Host> Core<'a, H> {
         Some(token)
     }
 
-    /// Is the task still as [`Core::rescue_one`] left it? The host asks after it has inserted the
-    /// task, as the insertion applies to any enqueue that had begun by then. If the core sees a
-    /// further enqueue before this check, that enqueue has decided where the task goes. If the core
-    /// sees it afterwards, both put the task on the fallback queue.
+    /// Is the task still as [`Core::rescue_one`] left it? The host asks this after it has inserted
+    /// the task, because the task may have been enqueued again since, and the insertion would then
+    /// apply to that enqueue. If the core saw the new enqueue before this check, the enqueue has
+    /// decided where the task goes. If the core sees it afterwards, the insertion and the enqueue
+    /// both put the task on the fallback queue.
     pub fn is_rescued(&self, token: u64) -> bool {
         self.by_token(token)
             .is_some_and(|slot| slot.is_rescued_with(token))
     }
 
-    /// After a refused pick: gives the task up to a rescue if it may run on none of its policy's
-    /// CPUs now. The policy does not get the task back, as it could place it nowhere. This happens
-    /// to a task of a partition that is on the run queue of a CPU outside while its migration is
-    /// disabled, which may be only while a BPF program runs in its context. The policy's CPU is in
-    /// a dispatch.
+    /// After a refused pick: if the task may now run on none of its policy's CPUs, leaves it to the
+    /// rescue and returns true. The policy does not get the task back, because it could place it
+    /// nowhere. This happens to a partition's task that is on the run queue of a CPU outside the
+    /// partition while its migration is disabled. A BPF program that runs in the task's context is
+    /// enough to disable it. Called in a dispatch.
     pub(crate) fn gives_up(&self, policy: &PolicyEntry, token: u64) -> bool {
         let slot = self
             .by_token(token)
@@ -94,9 +97,9 @@ impl<'a, H: Host> Core<'a, H> {
         slot.is_some()
     }
 
-    /// After a pick that the host could not carry out, as the task's migration had been disabled by
-    /// then: gives the task up to a rescue. Harmless if the task has been enqueued since. In a
-    /// dispatch.
+    /// After a pick that the host could not carry out because the task's migration had been
+    /// disabled meanwhile: leaves the task to the rescue. Has no effect if the task has been
+    /// enqueued since. Called in a dispatch.
     pub fn pick_failed(&self, token: u64) {
         if let Some(slot) = self.by_token(token) {
             slot.given_up.store(token, Relaxed);
@@ -119,9 +122,10 @@ impl<'a, H: Host> Core<'a, H> {
         }
     }
 
-    /// Starts another look through the slots if any task is stranded, as an enqueue can come in
-    /// behind the first look. True if so. Also kicks all CPUs if any idles while tasks are in the
-    /// fallback: a CPU that goes offline sends its kicks before the host has put its tasks there.
+    /// Calls `rescue_all` again if any task is stranded, and returns whether one is. An earlier
+    /// walk misses a task that is enqueued after the walk has passed its slot. Also kicks all CPUs
+    /// if any idles while tasks are in the fallback: a CPU that goes offline sends its kicks before
+    /// the host has put its tasks there.
     pub fn rescue_stranded(&self) -> bool {
         let is_stranded = |slot: &Slot| {
             slot.token()

@@ -41,16 +41,16 @@ pub enum Event {
         cpu: u32,
         /// The previous task, and why it left. `None` if the CPU was idle or ran a higher class.
         prev: Option<(TaskRef, Left)>,
-        /// The next task. `None` if the CPU runs no task of ours.
+        /// The next task. `None` if the CPU goes idle or runs a higher class.
         next: Option<TaskRef>,
-        /// The next task ran on another CPU before.
+        /// Whether the next task last ran on another CPU.
         migrated: bool,
     },
     /// A task of a higher class takes a CPU, or leaves it.
     Higher {
         /// The CPU.
         cpu: u32,
-        /// It takes the CPU; otherwise it leaves.
+        /// Whether it takes the CPU; otherwise it leaves it.
         begins: bool,
     },
     /// A CPU went online or offline.
@@ -79,7 +79,7 @@ pub enum Event {
         policy: u32,
         /// The version number of the new version.
         version: u32,
-        /// The upgrade was done; otherwise it was refused.
+        /// Whether the upgrade was done; otherwise it was refused.
         done: bool,
     },
 }
@@ -88,8 +88,8 @@ pub enum Event {
 pub trait Sink {
     /// Called when a task is created, with its group and its name.
     fn task(&mut self, task: TaskRef, group: &str, name: &str);
-    /// Called before a wakeup, with its waker. `None` is an interrupt, or the start of the
-    /// workload.
+    /// Called just before each [`Event::Wake`], with the task that made the wakeup. `None` if an
+    /// interrupt made it, or the start of the workload.
     fn woken_by(&mut self, _: Option<TaskRef>) {}
     /// Called for each event, with its time, ns. Times never decrease.
     fn event(&mut self, now: u64, event: &Event);

@@ -22,7 +22,7 @@ pub fn cases() -> Vec<Case> {
         case!("attach and detach", attaches()),
         case!("fork, affinity, nice, class changes", life()),
         case!("CPU hotplug", hotplug()),
-        case!("CPU hotplug while all wake each other", busy_hotplug()),
+        case!("CPU hotplug while tasks sleep and wake", busy_hotplug()),
         case!("cgroup moves", cgroups()),
         case!("more tasks than slots", few_slots()),
         case!("doctor misses nothing on a stock kernel", doctor()),
@@ -32,7 +32,7 @@ pub fn cases() -> Vec<Case> {
         .collect()
 }
 
-/// Cases of containment without a fault of a policy.
+/// Containment of mistakes that are not a policy's.
 pub fn of_containment() -> Vec<Case> {
     vec![
         case!("kill -9 of the tool at any point", killed()),
@@ -93,10 +93,10 @@ fn doctor() -> Result<(), String> {
     };
     let is_loaded = || fs::metadata("/sys/module/baton").is_ok();
     misses_nothing()?;
-    check(!is_loaded(), || "doctor left the core".into())?;
+    check(!is_loaded(), || "doctor did not unload the core".into())?;
     baton(&["load", "fifo", "--all"])?;
     misses_nothing()?;
-    check(is_loaded(), || "doctor took the core".into())?;
+    check(is_loaded(), || "doctor unloaded the core".into())?;
     is_well("fifo")
 }
 
@@ -135,7 +135,7 @@ fn attaches() -> Result<(), String> {
     result
 }
 
-/// Checks the scheduling class of a thread, as the kernel reports it (SCHED_EXT is 7).
+/// Checks the kernel's scheduling policy of a thread (SCHED_EXT is 7).
 fn check_class(pid: u32, expected: u32) -> Result<(), String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|e| e.to_string())?;
     // Field 41; the name in field 2 may have spaces.
@@ -203,9 +203,9 @@ fn own_interrupts(cpu: usize) -> Result<u64, String> {
         .ok_or(format!("no number for {cpu}: {line}"))
 }
 
-/// A CPU that goes offline wakes the task that waits for that, and the woken task preempts another,
-/// when the CPU takes no interrupts any more. Work that the CPU would do in an interrupt must not
-/// stay queued: after the CPU's return, no such interrupt would come.
+/// A CPU that goes offline wakes the task that waits for it to do so, and the woken task may
+/// preempt another. By then the CPU takes no interrupts. Work that it would do in an interrupt must
+/// not stay queued: after the CPU's return, no such interrupt would come.
 fn busy_hotplug() -> Result<(), String> {
     const ROUNDS: usize = 40;
     baton(&["load", "shinjuku", "--all"])?;
@@ -291,7 +291,7 @@ fn killed() -> Result<(), String> {
                 .map_err(|e| e.to_string())?;
             hackbench(1, 5)?;
         }
-        // A new policy takes over all remaining tasks.
+        // wfq can still be loaded, and gets all tasks.
         baton(&["load", "wfq", "--all"])?;
         hackbench(1, 20)?;
         is_well("wfq")?;
@@ -320,7 +320,7 @@ fn unload_busy() -> Result<(), String> {
         baton(&["unload", "wfq"])?;
         let ended = load.wait().map_err(|e| e.to_string())?;
         check(ended.success(), || {
-            format!("the load ended with {ended} after the unload")
+            format!("the workload ended with {ended} after wfq was unloaded")
         })?;
     }
     Ok(())

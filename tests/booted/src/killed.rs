@@ -24,8 +24,8 @@ pub fn cases() -> Vec<Case> {
 const CALLS: &str = "ioctl,init_module,finit_module,delete_module";
 const TRACE: &str = "/tmp/steps";
 
-/// A step is a system call of [`CALLS`] that differs from the one before it: its name, and its
-/// count among the calls of that name.
+/// A step: the name of a system call of [`CALLS`], and which call of that name it is, from 1. Equal
+/// `ioctl` calls in a row are one step.
 type Step = (String, usize);
 
 /// Runs the command, and returns its steps.
@@ -92,7 +92,8 @@ fn load() -> Result<(), String> {
     Ok(())
 }
 
-/// Core and shim, and all policies with their states.
+/// What is loaded: whether the shim is attached, for which tasks, the default policy, and each
+/// policy with its state.
 fn loaded() -> Result<Value, String> {
     let status = status()?;
     let policies = status["policies"]
@@ -111,9 +112,11 @@ fn loaded() -> Result<Value, String> {
     ]))
 }
 
-/// Every request to the kernel's side, the loading of the module, and the last calls of the shim,
-/// with which it is attached and kept, each fail once.
+/// Lets each step of a load fail once with EIO: each request to the kernel's side, the loading of
+/// the module, and the last `bpf` calls, which attach and pin the shim. A failed load must leave
+/// everything as it was.
 fn failed_load() -> Result<(), String> {
+    /// Number of `bpf` calls at the end of a load that are made to fail.
     const BPF: usize = 6;
     let command = ["load", "wfq", "--all"];
     let begin = || unload_everything().and_then(|()| baton(&["load", "fifo"]));
@@ -176,7 +179,7 @@ fn upgrade() -> Result<(), String> {
         baton(&command)?;
         two_modules("baton_wfq")?;
     }
-    // Killed at the same step repeatedly, from the state that the last kill left.
+    // Killed at one step after another, each time in the state that the last kill left.
     for _ in 0..3 {
         for step in steps(&command)? {
             kill_before(&step, &command)?;

@@ -23,8 +23,7 @@ fn cases() -> ProptestConfig {
     }
 }
 
-/// A recording with several blocks for each CPU and checkpoints: the original, its events, and the
-/// file.
+/// A recording with checkpoints and several blocks per CPU: parsed, as events, and as a file.
 struct Whole {
     recording: Recording,
     streams: Vec<Vec<Event>>,
@@ -77,17 +76,17 @@ pub fn streams(recording: &Recording) -> Vec<Vec<Event>> {
     streams
 }
 
-/// The result may be an error or an end, but nothing else.
+/// Parsing and replay may fail or end early, but must not panic or hang.
 fn survives(bytes: &[u8], single: bool) {
     let Ok(recording) = Recording::parse(bytes) else {
         return;
     };
-    let told = recording.merged().count() as u64;
+    let count = recording.merged().count() as u64;
     let mut words = baton_trace::Words::default();
-    for told in recording.merged() {
-        words.line(&told);
-        if let Item::Event(event) = told.item {
-            words.note(told.cpu, &event);
+    for entry in recording.merged() {
+        words.line(&entry);
+        if let Item::Event(event) = entry.item {
+            words.note(entry.cpu, &event);
         }
     }
     let marks = recording.marks();
@@ -102,7 +101,7 @@ fn survives(bytes: &[u8], single: bool) {
                 ..Options::default()
             },
         ) {
-            assert!(outcome.first + outcome.events <= told);
+            assert!(outcome.first + outcome.events <= count);
         }
     }
 }
@@ -151,7 +150,7 @@ fn a_torn_file_is_replayed_as_far_as_it_goes() {
         assert!(matches!(outcome.end, End::Gap { .. }), "{:?}", outcome.end);
         assert!(outcome.events > 10_000, "{}", outcome.events);
     }
-    // A CPU is missing completely; the replay ends where that matters.
+    // All events of CPU 2 are missing. The replay ends where it needs the first of them.
     let mut streams = streams(&parse(&record(wfq(), "", "hackbench", "1x4x1", 20, 1)));
     streams[2].clear();
     streams[3].pop();
@@ -210,7 +209,7 @@ fn what_cannot_be_replayed_is_refused() {
         other,
         "the recording begins with a state (Other, version 1), and wfq has Kept, version 2"
     );
-    // Its bytes are missing.
+    // The right type, but the recording has no state.
     refused(Header {
         state: Some(("Kept".into(), 2, 2)),
         ..good.clone()
@@ -259,7 +258,7 @@ proptest! {
         survives(&[&whole()[..from], &whole()[to..]].concat(), single);
     }
 
-    /// Files with a valid beginning: another version, another header, or arbitrary blocks.
+    /// Random bytes, alone and after the head of a file, with any version.
     #[test]
     fn foreign_files(bytes in vec(any::<u8>(), 0..300), version in 0u32..4, single in any::<bool>()) {
         survives(&bytes, single);
@@ -269,8 +268,8 @@ proptest! {
         survives(&file, single);
     }
 
-    /// The checksums are right, but states are damaged: parts are exchanged, bits flipped, or parts
-    /// missing.
+    /// The checksums are right, but states are damaged: one is replaced by another, cut, extended,
+    /// or has a flipped bit.
     #[test]
     fn wrong_states(
         changes in vec((any::<Index>(), any::<Index>(), any::<Index>(), 0u8..4), 1..6),
@@ -293,7 +292,7 @@ proptest! {
                 }
             }
         }
-        // A block that claims another position.
+        // The stamp of a checkpoint is wrong.
         for (point, by) in stamps {
             let point = point.index(points.len());
             points[point].stamp = points[point].stamp.saturating_add_signed(by);

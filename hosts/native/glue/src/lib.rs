@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The code around a policy that makes it callable in user space: its functions, and one way to
-//! call them that returns whatever they do. The counterpart of `hosts/kernel/glue` and
-//! `hosts/kernel/guard.S`.
+//! The code around a policy that makes it callable in user space: the table of its functions, and
+//! one function that calls them. That function returns even if the policy's function panics or the
+//! call is abandoned. The counterpart of `hosts/kernel/glue` and `hosts/kernel/guard.S`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod memory;
@@ -154,7 +154,8 @@ fn dispatch(
     a: u64,
     b: u64,
 ) -> u64 {
-    /// The arguments of a method, as many as it has, after those that its form puts first.
+    /// Calls a method's function. The form (`free`, `this` or `call`) decides the first parameters;
+    /// the method's own arguments follow.
     macro_rules! called {
         ($function:ident, free($($type:ty)?)) => {
             $function($(<$type>::from_word(a))?)
@@ -189,7 +190,8 @@ fn dispatch(
     baton_methods!(by_number)
 }
 
-/// The policy of this type, linked in: a `&'static NativePolicy`.
+/// Makes a `&'static NativePolicy` of a type that implements `Scheduler`, for a program that the
+/// policy is linked into.
 #[macro_export]
 macro_rules! module {
     ($scheduler:ty) => {{

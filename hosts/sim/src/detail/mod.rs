@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A part of a run in full, for the page of `baton report`: each wakeup, and each time that a task
-//! begins or ceases to run on a CPU. Its size is limited. When the limit is reached the detail
-//! ends, and records until when it is complete.
+//! All scheduling events of one part of a run, for the page of `baton report`: each wakeup, and
+//! each time that a task begins or ceases to run on a CPU. Its size is limited. At the limit the
+//! detail ends, and records up to which time it is complete.
 //!
 //! The events as text:
 //!
 //! ```text
-//! events = *(step / event)                in the order of time
+//! events = *(step / event)                in time order
 //! step   = "+" time                       ns that pass; the first is counted from `from_ns`
-//! event  = "W" task ["." cpu ["." task]]  a task becomes runnable; the waker's CPU and the waker
-//!                                         (none: an interrupt, or the start of the workload);
-//!                                         without a CPU: the task waited at `from_ns`
-//!        / ("R" / "M") cpu "." task       a CPU begins to run a task; M: which ran elsewhere
+//! event  = "W" task ["." cpu ["." task]]  a task becomes runnable: its number, the waker's CPU,
+//!                                         the waker. No waker: an interrupt, or the start of the
+//!                                         workload. No CPU: it was waiting at `from_ns`
+//!        / ("R" / "M") cpu "." task       a CPU begins to run a task; M: it last ran elsewhere
 //!        / ("B" / "P" / "Y" / "X") cpu    the task of a CPU leaves it: it blocks, is preempted,
 //!                                         yields, exits
-//!        / ("H" / "L") cpu                a higher class takes a CPU; leaves it
+//!        / ("H" / "L") cpu                a higher class takes a CPU; gives it back
 //!        / ("F" / "N") cpu                a CPU goes offline; online
 //! time, cpu, task = 1*digit               base 36, digits 0-9 a-z; a task by its place in `tasks`
 //! ```
@@ -32,16 +32,16 @@ use serde::{Deserialize, Serialize};
 pub use collect::Collector;
 pub use decode::{Decoded, Span, Wait, Waker};
 
-/// Limit of the texts of a detail, in bytes: the events, and the names of tasks and groups. It is
+/// Maximum size of the strings of a detail, in bytes: events, task names and group names. It is
 /// enough for some 15,000 wakeups, each followed by a run.
 pub const LIMIT: usize = 280 << 10;
-/// Limit of the details of all runs of one file together, in bytes.
+/// Maximum size of all details in one file, in bytes.
 pub const LIMIT_OF_ALL: usize = 4 << 20;
-/// Limit of the tasks of a detail.
+/// Maximum number of tasks in a detail.
 pub const TASKS: usize = 4096;
 /// Names are cut to this number of characters.
 const NAME: usize = 40;
-/// Limit of the CPUs of a machine that a reader accepts.
+/// Maximum number of CPUs that the decoder accepts.
 const CPUS: u32 = 1 << 16;
 
 /// A part of a run in full.

@@ -2,9 +2,9 @@
 //! The balancing of [`super::Tree`]: a textbook red-black tree (Cormen et al., chapter 13) with
 //! slots instead of pointers.
 //!
-//! In a link, `a` is the left child, `b` the right one, and `c` the parent, shifted left by one,
-//! with the colour in bit 0. The two sides are mirror images, so each case is written once, for a
-//! `side` and its opposite.
+//! In a link, `a` is the left child, `b` the right one, and `c` is `parent << 1` with the colour in
+//! bit 0, which fits as slots and [`NIL`] have 31 bits. The two sides are mirror images, so each
+//! case is written once, for a `side` and its opposite.
 
 use super::before;
 use baton_seam::{Link, NIL};
@@ -76,7 +76,7 @@ impl Nodes<'_> {
         c.store(c.load(Relaxed) & !1 | u32::from(red), Relaxed);
     }
 
-    /// Sets a node to one without children.
+    /// Makes a node a leaf below `parent`.
     #[inline]
     fn set_leaf(&self, node: u32, parent: u32, red: bool) {
         let link = self.link(node);
@@ -85,13 +85,13 @@ impl Nodes<'_> {
         link.c.store(parent << 1 | u32::from(red), Relaxed);
     }
 
-    /// Which child of its parent a node is.
+    /// Is the node the left or the right child of its parent?
     #[inline]
     fn side(&self, node: u32, parent: u32) -> bool {
         self.child(parent, LEFT) != node
     }
 
-    /// The outermost node below `node` on that side.
+    /// The leftmost or rightmost node of the subtree at `node`.
     fn outermost(&self, mut node: u32, side: bool) -> u32 {
         loop {
             match self.child(node, side) {
@@ -128,7 +128,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// Moves `node` down to `side`; its child on the other side takes its place.
+    /// Rotates `node` towards `side`; its child on the other side takes its place.
     fn rotate(&mut self, node: u32, side: bool) {
         let up = self.child(node, !side);
         let between = self.child(up, side);
@@ -141,7 +141,8 @@ impl Nodes<'_> {
         self.set_parent(node, up);
     }
 
-    /// Inserts `node` behind all nodes with an equal or smaller key. True when it is now the first.
+    /// Inserts `node` behind all nodes with an equal or smaller key. Returns true if it is
+    /// now the first.
     #[inline]
     pub fn put(&mut self, key: u64, node: u32) -> bool {
         self.link(node).key.store(key, Relaxed);
