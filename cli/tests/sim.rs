@@ -506,16 +506,18 @@ fn a_function_with_a_large_frame_is_refused() {
         "/../policies/fifo-c/fifo-c.c"
     ));
     let fifo_c = fifo_c.unwrap();
-    let code = fifo_c.replace(
-        "#include \"events.h\"",
-        "#include \"events.h\"\n\n\
-         static noinline int deep(void) { char frame[3000]; barrier_data(frame); \
-         return frame[7]; }\n\
-         int large(void);\n\
+    let refuses = |functions: &str| {
+        let include = "#include \"events.h\"";
+        let deep = "static noinline int deep(void) \
+                    { char frame[3000]; barrier_data(frame); return frame[7]; }";
+        let code = fifo_c.replace(include, &format!("{include}\n\n{deep}\n{functions}"));
+        std::fs::write(policy.join("large.c"), code).unwrap();
+        build_refuses(&policy)
+    };
+    let said = refuses(
+        "int large(void);\n\
          int large(void) { char frame[3000]; barrier_data(frame); return frame[7] + deep(); }",
     );
-    std::fs::write(policy.join("large.c"), code).unwrap();
-    let said = build_refuses(&policy);
     assert!(
         said.contains("the function large, which calls deep, needs 60")
             && said.contains("bytes of stack at once, of 5120")
@@ -524,20 +526,14 @@ fn a_function_with_a_large_frame_is_refused() {
     );
 
     // Through a pointer that is in no variable when the policy begins.
-    let code = fifo_c.replace(
-        "#include \"events.h\"",
-        "#include \"events.h\"\n\n\
-         struct call { int (*of)(void); };\n\
-         static noinline int deep(void) { char frame[3000]; barrier_data(frame); \
-         return frame[7]; }\n\
+    let said = refuses(
+        "struct call { int (*of)(void); };\n\
          int large(struct call *call);\n\
          int large(struct call *call) { char frame[3000]; barrier_data(frame); \
          return frame[7] + call->of(); }\n\
          void begin(struct call *call);\n\
          void begin(struct call *call) { call->of = deep; }",
     );
-    std::fs::write(policy.join("large.c"), code).unwrap();
-    let said = build_refuses(&policy);
     assert!(
         said.contains("the function large, which calls deep, needs 60"),
         "{said}"

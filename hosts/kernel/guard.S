@@ -100,11 +100,11 @@ SYM_FUNC_END(look)
 
 /*
  * Stack check. Every function of a policy in Rust that is not inlined begins with a call of it
- * (rustc -Zinstrument-mcount), which counts as a turn of a loop. So neither calls that return nor
- * those at the end of a function go on without end. It must preserve all registers; only r11 is
- * free at the start of a function. A policy that is created or destroyed runs on the stack of its
- * task with interrupts on, and no CPU has a limit for it. In that case the address shows how much
- * of that stack is left.
+ * (rustc -Zinstrument-mcount), and so does every other function that can call itself (bounds.awk).
+ * The call counts as a turn of a loop. So neither calls that return nor those at the end of a
+ * function go on without end. It must preserve all registers; only r11 is free at the start of a
+ * function. A policy that is created or destroyed runs on the stack of its task with interrupts on,
+ * and no CPU has a limit for it. In that case the address shows how much of that stack is left.
  */
 SYM_FUNC_START(baton_stack_check)
 	ANNOTATE_NOENDBR

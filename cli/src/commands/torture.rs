@@ -14,8 +14,8 @@ use baton_build::Policy;
 use baton_control::error::{Error, Result};
 use baton_control::names;
 
-/// The script for the guest, with the placeholders SECONDS, POLICY, VERSIONS, STALL and GROWTH. The core's
-/// own watch finds tasks that wait too long; the harness checks the kernel's log.
+/// The script for the guest, with the placeholders SECONDS, POLICY, VERSIONS, STALL and GROWTH. The
+/// core's own watch finds tasks that wait too long; the harness checks the kernel's log.
 const SCRIPT: &str = include_str!("torture.sh");
 
 /// Each instruction takes 2^SHIFT ns: 250 million instructions per second of guest time, for all

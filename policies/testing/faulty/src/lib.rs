@@ -309,7 +309,7 @@ impl Scheduler for Faulty {
 
     fn timer(&self, ctx: &Ctx<'_>, _: Cpu) {
         self.reach("timer");
-        // Wakeups that follow each other closely put the timer off, so it may fire only a few times.
+        // Wakeups that follow each other closely put the timer off. It would fire only a few times.
         if self.method == "timer" {
             ctx.arm_timer(100_000);
         }
